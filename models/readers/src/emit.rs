@@ -207,10 +207,10 @@ impl<'a> Emit<'a> {
         }
     }
 
-    /// Surrounds a tensor with a number: `pads` holds all heads, then all tails. The operator for pads has finite numbers
-    /// alone, so infinite ones are constants beside the data.
+    /// Pads with a number; `pads` holds all heads, then all tails. `Op::Pad` accepts only finite numbers, so others are
+    /// concatenated as constants.
     pub fn pad(&mut self, x: ValueId, pads: &[i64], value: f64) -> Outcome<ValueId> {
-        if !value.is_infinite() {
+        if value.is_finite() {
             return self.push(Op::Pad(Pad { pads: pads.to_vec(), value }), &[x]);
         }
         let (rank, dtype) = (self.rank(x)?, self.dtype(x)?);

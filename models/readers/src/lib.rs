@@ -25,9 +25,9 @@ use std::path::Path;
 /// How a file is read.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// For dimensions that are called a batch.
+    /// Extent of open dimensions whose name contains "batch".
     pub batch: i64,
-    /// For dimensions that are called a sequence.
+    /// Extent of open dimensions whose name denotes a sequence length.
     pub sequence: Option<i64>,
     /// Shapes of inputs by name.
     pub shapes: BTreeMap<String, Vec<i64>>,

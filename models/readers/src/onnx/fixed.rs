@@ -1,4 +1,4 @@
-//! Rewrites what a file says of its inputs and outputs, and copies all the rest byte by byte.
+//! Replaces the types of a model's inputs and outputs and copies every other field unchanged.
 
 use super::messages::{self, Dimension, Extent, Shape, ValueInfo};
 use super::{tensor, undecodable};
@@ -17,26 +17,24 @@ const MODEL_GRAPH: u32 = 7;
 const GRAPH_INPUT: u32 = 11;
 const GRAPH_OUTPUT: u32 = 12;
 
-/// Returns a file whose inputs and outputs have the types of a graph that was read from it, so that none leaves a dimension
-/// open.
+/// Returns the file with the types of `graph` for its inputs and for the outputs that the graph names.
 pub fn with_extents(bytes: Bytes, file: &str, graph: &Graph) -> Result<Vec<u8>> {
     let model = rewritten(&bytes, |tag, field| match tag {
-        MODEL_GRAPH => {
-            let mut outputs = graph.outputs.iter();
-            rewritten(field, |tag, field| match tag {
-                GRAPH_INPUT => {
-                    let info = ValueInfo::decode(field)?;
-                    let known = graph.inputs.iter().find(|id| graph.value(**id).is_some_and(|v| v.name == info.name));
-                    Ok(known.map(|id| stated(graph, *id, info).encode_to_vec()))
-                }
-                GRAPH_OUTPUT => {
-                    let info = ValueInfo::decode(field)?;
-                    Ok(outputs.next().map(|id| stated(graph, *id, info).encode_to_vec()))
-                }
-                _ => Ok(None),
-            })
-            .map(Some)
-        }
+        MODEL_GRAPH => rewritten(field, |tag, field| match tag {
+            GRAPH_INPUT => {
+                let info = ValueInfo::decode(field)?;
+                let known = graph.inputs.iter().find(|id| graph.value(**id).is_some_and(|v| v.name == info.name));
+                Ok(known.map(|id| stated(graph, *id, info).encode_to_vec()))
+            }
+            GRAPH_OUTPUT => {
+                let info = ValueInfo::decode(field)?;
+                let id = graph.outputs.iter().find(|id| graph.value(**id).is_some_and(|v| v.name == info.name));
+                let is_tensor = info.ty.as_ref().is_none_or(|ty| ty.tensor.is_some());
+                Ok(id.filter(|_| is_tensor).map(|id| stated(graph, *id, info).encode_to_vec()))
+            }
+            _ => Ok(None),
+        })
+        .map(Some),
         _ => Ok(None),
     });
     model.map_err(|error| undecodable(file, &error))

@@ -151,13 +151,13 @@ impl<'a> Importer<'a> {
             return Err(self.malformed("as a whole".to_owned(), reason));
         }
         let mut inputs = Vec::with_capacity(node.input.len());
-        let mut slots: Option<Slots> = None;
+        let mut slots = Slots::new();
         for (index, name) in node.input.iter().enumerate() {
             match scope.find(name) {
                 _ if name.is_empty() => inputs.push(None),
                 Some(Slot::Value(id)) => inputs.push(Some(id)),
                 Some(Slot::Sequence(parts)) => {
-                    slots.get_or_insert_default().insert(index, parts);
+                    slots.insert(index, parts);
                     inputs.push(None);
                 }
                 Some(Slot::Skipped) => {
@@ -187,11 +187,11 @@ impl<'a> Importer<'a> {
     fn results(
         &mut self,
         node: &'a messages::Node,
-        (inputs, sequences): (Vec<Option<ValueId>>, Option<Slots>),
+        (inputs, sequences): (Vec<Option<ValueId>>, Slots),
         scope: &mut Scope<'a>,
     ) -> Result<Vec<Slot>, Failure> {
         let key = (domain(&node.domain), node.op_type.as_str(), node.overload.as_str());
-        if let (Some(function), None) = (self.functions.get(&key).copied(), &sequences) {
+        if let Some(function) = self.functions.get(&key).copied().filter(|_| sequences.is_empty()) {
             return self.function(node, function, inputs, scope);
         }
         let (domain, operator, _) = key;
@@ -208,11 +208,11 @@ impl<'a> Importer<'a> {
             return self.branch(&call, scope);
         }
         if domain.is_empty()
-            && let Some(results) = sequence::results(&mut self.emit, &call, &sequences.clone().unwrap_or_default())
+            && let Some(results) = sequence::results(&mut self.emit, &call, &sequences)
         {
             return Ok(results?);
         }
-        if sequences.is_some() {
+        if !sequences.is_empty() {
             return Err(Refusal::Unsupported("it reads a sequence of tensors".to_owned()).into());
         }
         let Some(rule) = rules::rule(domain, operator) else {
@@ -234,20 +234,22 @@ impl<'a> Importer<'a> {
         for node in main.chain(self.model.functions.iter().flat_map(|function| &function.node)) {
             let key = (self::domain(&node.domain), node.op_type.as_str(), node.overload.as_str());
             let is_known = rules::rule(key.0, key.1).is_some()
-                || key.1 == "If"
-                || sequence::is_known(key.1)
+                || (key.0.is_empty() && (key.1 == "If" || sequence::is_known(key.1)))
                 || self.functions.contains_key(&key);
             if !is_known {
                 *counts.entry(key.1).or_default() += 1;
             }
         }
-        let total: usize = counts.values().sum();
+        // Nodes of branches are not counted.
+        if counts.is_empty() {
+            return format!("{reason}; `--skip-unsupported` leaves the node out");
+        }
         let mut names: Vec<String> =
             counts.iter().take(MOST_NAMED).map(|(name, count)| format!("{count} `{}`", shown(name))).collect();
         if counts.len() > MOST_NAMED {
             names.push(format!("{} other operators", counts.len() - MOST_NAMED));
         }
-        format!("{reason}; {total} nodes have no rule: {}; `--skip-unsupported` leaves them out", names.join(", "))
+        format!("{reason}; without a rule: {}; `--skip-unsupported` leaves them out", names.join(", "))
     }
 
     /// The nodes of a function in place of its call.

@@ -125,7 +125,7 @@ impl<'a> Importer<'a> {
             let Ok(ty) = stated_type(info) else { continue };
             if ty.rank() != extents.len() {
                 let reason = format!("it is {ty} and was given a shape of {} dimensions", extents.len());
-                return Err(self.malformed(format!("input `{}`", info.name), reason));
+                return Err(self.malformed(format!("input `{}`", shown(&info.name)), reason));
             }
             for (dim, extent) in ty.shape.iter().zip(extents) {
                 if let Dim::Symbol(name) = dim {

@@ -97,7 +97,7 @@ pub fn tensor(bytes: Bytes, file: &str) -> Result<(String, Tensor)> {
     let message = messages::Tensor::decode(bytes).map_err(|error| undecodable(file, &error))?;
     let (ty, data) = tensor::constant(&message, None).map_err(|reason| Error::Malformed {
         file: file.to_owned(),
-        place: format!("tensor `{}`", message.name),
+        place: format!("tensor `{}`", crate::shown(&message.name)),
         reason,
     })?;
     Ok((message.name, reference::constant(&ty, &data)?))

@@ -168,7 +168,7 @@ fn mistakes_are_named() {
     check_error(
         &model(&["2"], vec![], vec![node("y = NonZero(x)")]),
         expect![
-            "`small.onnx`, node `y` (`NonZero`): not supported: the shape of its result depends on data; 1 nodes have no rule: 1 `NonZero`; `--skip-unsupported` leaves them out"
+            "`small.onnx`, node `y` (`NonZero`): not supported: the shape of its result depends on data; without a rule: 1 `NonZero`; `--skip-unsupported` leaves them out"
         ],
     );
     check_error(
@@ -212,7 +212,7 @@ fn what_is_missing_is_said_at_once() {
     check_error(
         &model(&["2"], vec![], nodes),
         expect![
-            "`small.onnx`, node `a` (`NonZero`): not supported: the shape of its result depends on data; 4 nodes have no rule: 1 `NonZero`, 1 `Odd`, 2 `Unknown`; `--skip-unsupported` leaves them out"
+            "`small.onnx`, node `a` (`NonZero`): not supported: the shape of its result depends on data; without a rule: 1 `NonZero`, 1 `Odd`, 2 `Unknown`; `--skip-unsupported` leaves them out"
         ],
     );
     let mut layout = model(&["2"], vec![], vec![node("y = Conv(x)")]);

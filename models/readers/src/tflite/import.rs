@@ -62,6 +62,8 @@ pub(super) fn import(model: &Model<'_>, file: &str, options: &Options) -> Result
 
 impl<'a> Importer<'a> {
     fn constants(&mut self) -> Result<()> {
+        // Several tensors may share a buffer, so the sum is bounded, too.
+        let mut unpacked_bytes = 0usize;
         for (index, tensor) in self.model.tensors.iter().enumerate() {
             let Some(range) = &tensor.data else { continue };
             let place = || format!("tensor `{}`", tensor.name);
@@ -81,6 +83,12 @@ impl<'a> Importer<'a> {
                 }
             };
             let bytes = bytes.map_err(|reason| self.malformed(place(), reason))?;
+            if packed.is_some() || tensor.sparsity.is_some() {
+                unpacked_bytes = unpacked_bytes.saturating_add(bytes.len());
+                if unpacked_bytes > self.model.length().saturating_add(64).saturating_mul(stored::MAX_GROWTH) {
+                    return Err(self.malformed(place(), "the unpacked constants are too large for the file".to_owned()));
+                }
+            }
             if ty.bytes() != Some(bytes.len() as u64) {
                 let reason = format!("{ty} is given {} bytes", bytes.len());
                 return Err(self.malformed(place(), reason));

@@ -73,6 +73,11 @@ impl<'a> Model<'a> {
         Ok(Model { name, tensors, inputs, outputs, operators, bytes: bytes.clone() })
     }
 
+    /// Returns the length of the file.
+    pub(super) fn length(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// Bytes of the file.
     pub(super) fn slice(&self, range: Range<usize>) -> Bytes {
         self.bytes.slice(range)

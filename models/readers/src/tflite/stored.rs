@@ -4,7 +4,7 @@ use super::flatbuffer::{Read, Table};
 use models::types::{DType, TensorType};
 
 /// Bytes of a dense tensor for each stored one.
-const MAX_GROWTH: usize = 256;
+pub(super) const MAX_GROWTH: usize = 256;
 
 /// Elements of 2 or 4 bits, the lowest first, as one byte each.
 pub(super) fn unpack(bytes: &[u8], (bits, dtype): (u32, DType), count: usize) -> Read<Vec<u8>> {
@@ -20,6 +20,9 @@ pub(super) fn unpack(bytes: &[u8], (bits, dtype): (u32, DType), count: usize) ->
     };
     Ok((0..count).map(element).collect())
 }
+
+/// Levels of a sparse tensor, each of which is a recursion.
+const MAX_LEVELS: usize = 32;
 
 /// Where the elements of a sparse tensor stand: one level for each dimension, the blocks of some dimensions behind.
 pub(super) struct Sparsity {
@@ -54,7 +57,7 @@ impl Sparsity {
                 other => return Err(format!("a dimension of a sparse tensor has the format {other}")),
             });
         }
-        if levels.len() != order.len() {
+        if levels.len() != order.len() || levels.len() > MAX_LEVELS {
             return Err(format!("a sparse tensor has {} levels and {} dimensions", levels.len(), order.len()));
         }
         Ok(Sparsity { order, blocks, levels })

@@ -147,6 +147,12 @@ impl Call<'_, '_> {
         self.emit.axis(self.int(name, default)?, self.emit.rank(x)?.max(1))
     }
 
+    /// Returns the extent of a dimension. A number has none, although [`Call::axis`] lets it have the axis 0.
+    pub fn extent(&self, x: ValueId, axis: usize) -> Outcome<i64> {
+        let extent = self.emit.extents(x)?.get(axis).copied();
+        extent.map_or_else(|| malformed("a number has no dimensions"), Ok)
+    }
+
     /// Axes counted from the front, in ascending order; all when none are given.
     pub fn axes(&self, x: ValueId, name: &str) -> Outcome<Vec<i64>> {
         let rank = self.emit.rank(x)?;

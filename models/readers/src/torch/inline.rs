@@ -22,8 +22,8 @@ fn inline_to(graph: &mut Graph, depth: usize) -> Result<(), String> {
     if depth == 0 {
         return Err(format!("it nests programs deeper than {MAX_DEPTH}"));
     }
-    for node in std::mem::take(&mut graph.nodes) {
-        match part_of(&node)? {
+    for mut node in std::mem::take(&mut graph.nodes) {
+        match part_of(&mut node)? {
             Some(part) => insert(graph, &node, part, depth)?,
             None => graph.nodes.push(node),
         }
@@ -36,8 +36,8 @@ fn is_wrapper(node: &Node) -> bool {
     ["higher_order.wrap_with_set_grad_enabled", "higher_order.wrap_with_autocast"].contains(&target)
 }
 
-/// The part that a node runs. A part in another precision stays where it is, and is refused there.
-fn part_of(node: &Node) -> Result<Option<Graph>, String> {
+/// Takes the part that a node runs out of it. A part in another precision stays in its node, which is refused later.
+fn part_of(node: &mut Node) -> Result<Option<Graph>, String> {
     if !is_wrapper(node) {
         return Ok(None);
     }
@@ -48,11 +48,9 @@ fn part_of(node: &Node) -> Result<Option<Graph>, String> {
     if is_cast && first_flag.is_some_and(is_on) {
         return Ok(None);
     }
-    let part = node.inputs.iter().find_map(|input| input.arg.of("as_graph")?.get("graph"));
+    let part = node.inputs.iter_mut().find_map(|input| input.arg.take_graph());
     let part = part.ok_or_else(|| format!("`{}` runs no program", node.target))?;
-    serde_json::from_value(part.clone())
-        .map(Some)
-        .map_err(|error| format!("a part of the program is damaged ({error})"))
+    serde_json::from_value(part).map(Some).map_err(|error| format!("a part of the program is damaged ({error})"))
 }
 
 /// Adds the nodes of a part with the names of what is outside, then a name for each result.
@@ -66,6 +64,8 @@ fn insert(graph: &mut Graph, node: &Node, mut part: Graph, depth: usize) -> Resu
     for (inside, outside) in names(&part.inputs).into_iter().zip(names(&given)) {
         outer.insert(inside, outside);
     }
+    let symbol = |union: &Union| Some(union.of("as_sym_int")?.get("as_name")?.as_str()?.to_owned());
+    outer.extend(part.inputs.iter().zip(&given).filter_map(|(inside, outside)| symbol(inside).zip(symbol(outside))));
     let renamed = |name: &str| outer.get(name).cloned().unwrap_or_else(|| format!("{prefix}.{name}"));
     for node in &mut part.nodes {
         let arguments = node.inputs.iter_mut().map(|input| &mut input.arg);

@@ -132,6 +132,11 @@ impl Union {
         self.0.iter().next().map_or(("nothing", &Value::Null), |(variant, value)| (variant, value))
     }
 
+    /// Moves the graph of a part of the program out.
+    pub fn take_graph(&mut self) -> Option<Value> {
+        Some(self.0.get_mut("as_graph")?.get_mut("graph")?.take())
+    }
+
     /// What it holds when it is this variant.
     pub fn of(&self, variant: &str) -> Option<&Value> {
         self.0.get(variant)

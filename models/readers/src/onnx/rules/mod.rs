@@ -214,7 +214,7 @@ pub(super) fn reason(domain: &str, operator: &str) -> String {
             "it is for the layout of one CPU; let ONNX Runtime save the file with the level `ORT_ENABLE_EXTENDED`"
         }
         microsoft::DOMAIN => {
-            "this version has no rule for this operator of ONNX Runtime; give the file that ONNX Runtime optimised"
+            "this version has no rule for this operator of ONNX Runtime; pass the model as it was before ONNX Runtime's optimiser"
         }
         _ => {
             return format!(

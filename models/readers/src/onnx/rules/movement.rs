@@ -4,7 +4,7 @@ use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed};
 use models::compose::{self, DepthOrder};
 use models::graph::ValueId;
-use models::operators::{Border, BorderPad, Expand, Flatten, Op, Pad, Slice, Tile, Transpose};
+use models::operators::{Border, BorderPad, Expand, Flatten, Op, Slice, Tile, Transpose};
 
 type Outputs = Outcome<Vec<ValueId>>;
 
@@ -213,33 +213,12 @@ pub(super) fn pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         return Ok(vec![y]);
     }
     match call.text("mode").unwrap_or("constant") {
-        "constant" if value.is_finite() => Ok(vec![emit.push(Op::Pad(Pad { pads, value }), &[y])?]),
-        "constant" => Ok(vec![surround(emit, y, &pads, value)?]),
+        "constant" => Ok(vec![emit.pad(y, &pads, value)?]),
         "reflect" => Ok(vec![emit.push(Op::BorderPad(BorderPad { border: Border::Reflect, pads }), &[y])?]),
         "edge" => Ok(vec![emit.push(Op::BorderPad(BorderPad { border: Border::Edge, pads }), &[y])?]),
         "wrap" => Ok(vec![emit.push(Op::BorderPad(BorderPad { border: Border::Wrap, pads }), &[y])?]),
         mode => malformed(format!("`mode` is `{mode}`")),
     }
-}
-
-/// The data with one number put around it, which need not be finite.
-fn surround(emit: &mut Emit<'_>, x: ValueId, pads: &[i64], value: f64) -> Outcome<ValueId> {
-    let (dtype, rank) = (emit.dtype(x)?, emit.rank(x)?);
-    let mut y = x;
-    for axis in 0..rank {
-        let mut parts = Vec::new();
-        for (pad, is_before) in [(pads[axis], true), (pads[axis + rank], false)] {
-            let mut extents = emit.extents(y)?;
-            extents[axis] = pad;
-            let part = if pad > 0 { Some(emit.filled(dtype, &extents, value)?) } else { None };
-            parts.extend(part.map(|part| (is_before, part)));
-        }
-        let before = parts.iter().filter(|(is_before, _)| *is_before).map(|(_, part)| *part);
-        let after = parts.iter().filter(|(is_before, _)| !is_before).map(|(_, part)| *part);
-        let all: Vec<ValueId> = before.chain([y]).chain(after).collect();
-        y = emit.concat(&all, axis)?;
-    }
-    Ok(y)
 }
 
 pub(super) fn expand(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {

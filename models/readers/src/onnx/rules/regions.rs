@@ -31,7 +31,9 @@ pub(super) fn roi_align(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let [count, 4] = emit.extents(regions)?[..] else { return malformed("a region must be 4 numbers") };
     let ratio = call.int("sampling_ratio", 0);
     if ratio < 1 {
-        return unsupported("as many samples as a region is large; export it with a `sampling_ratio`");
+        return unsupported(
+            "the number of samples depends on the regions; export the model with a fixed `sampling_ratio`",
+        );
     }
     if n.min(channels).min(height).min(width) < 1 {
         return unsupported("data without elements");

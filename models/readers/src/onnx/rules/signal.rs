@@ -53,9 +53,10 @@ pub(super) fn dft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     }
     let (is_inverse, is_half) = (call.flag("inverse"), call.flag("onesided"));
     let given = extents[axis];
-    let half = call.optional(1).map(|id| emit.known_number(id, "dft_length")).transpose()?.map(|length| length as i64);
+    let stated_length =
+        call.optional(1).map(|id| emit.known_number(id, "dft_length")).transpose()?.map(|length| length as i64);
     let default = if is_inverse && is_half { (given - 1).saturating_mul(2) } else { given };
-    let length = half.unwrap_or(default);
+    let length = stated_length.unwrap_or(default);
     if length < 1 {
         return malformed(format!("a transform of {length} elements"));
     }
@@ -65,7 +66,7 @@ pub(super) fn dft(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let turned = emit.transpose(x, &order)?;
     let real = emit.slice(turned, rank - 2, 0, 1)?;
     let imaginary = if parts == 2 { Some(emit.slice(turned, rank - 2, 1, 2)?) } else { None };
-    let used = given.min(length);
+    let used = given.min(if is_inverse && is_half { length / 2 + 1 } else { length });
     let form = Transform { length, used, is_inverse, is_half };
     let (cosines, sines) = form.matrices(emit, dtype, imaginary.is_some())?;
     let mut product = |part: ValueId, matrix: ValueId| -> Outcome<ValueId> {
@@ -206,7 +207,7 @@ pub(super) fn mel(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let step = (pitch(high) - pitch(low)) / (bins + 2) as f64;
     let edge = |index: i64| {
         let hertz = 700.0 * (10f64.powf((index as f64 * step + pitch(low)) / 2595.0) - 1.0);
-        ((length + 1.0) * hertz / rate).floor() as i64
+        ((length + 1.0) * hertz / rate).floor().clamp(-1e15, 1e15) as i64
     };
     let edges: Vec<i64> = (0..bins + 2).map(edge).collect();
     let number = |row: i64, bin: i64| {

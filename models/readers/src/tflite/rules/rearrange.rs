@@ -254,6 +254,15 @@ pub(super) fn mirrored(call: &mut Call<'_, '_>, x: ValueId, pads: &[i64]) -> Out
     Ok(y)
 }
 
+/// Returns the extents of an image.
+fn image(call: &Call<'_, '_>, x: ValueId) -> Outcome<Vec<i64>> {
+    let extents = call.emit.extents(x)?;
+    if extents.len() != 4 {
+        return malformed(format!("an image has 4 dimensions, not {}", extents.len()));
+    }
+    Ok(extents)
+}
+
 /// The nearest element by its centre or with the corners in place, of images with their channels last.
 pub(super) fn nearest(
     call: &mut Call<'_, '_>,
@@ -261,7 +270,7 @@ pub(super) fn nearest(
     extents: &[i64],
     (is_aligned, is_centred): (bool, bool),
 ) -> Outcome<ValueId> {
-    let old = call.emit.extents(x)?;
+    let old = image(call, x)?;
     let mut y = x;
     for (index, &new) in extents.iter().enumerate() {
         let last = old[index + 1] - 1;
@@ -293,7 +302,7 @@ pub(super) fn blended(call: &mut Call<'_, '_>, x: ValueId, extents: &[i64]) -> O
         antialias: false,
         outside: 0.0,
     };
-    let old = call.emit.extents(x)?;
+    let old = image(call, x)?;
     let mut y = x;
     for (index, &new) in extents.iter().enumerate() {
         let old = old[index + 1];

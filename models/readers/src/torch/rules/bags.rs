@@ -59,7 +59,7 @@ pub(super) fn bin_count(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor("self")?;
     // One more than the largest integer, which only constants tell before the model runs.
     let largest = match call.emit.numbers(x)? {
-        Some(numbers) => numbers.into_iter().fold(-1.0, f64::max) as i64 + 1,
+        Some(numbers) => (numbers.into_iter().fold(-1.0, f64::max) as i64).saturating_add(1),
         None => return unsupported("the size of its result depends on the data"),
     };
     let bins = largest.max(call.int("minlength", 0)?).max(1);
@@ -92,7 +92,8 @@ pub(super) fn embedding_bag(call: &mut Call<'_, '_>) -> Outputs {
     if bags < 1 || count < 1 {
         return unsupported("it has no bags");
     }
-    let (dtype, width) = (emit.dtype(table)?, emit.extents(table)?[1]);
+    let [_, width] = emit.extents(table)?[..] else { return malformed("`weight` is no matrix") };
+    let dtype = emit.dtype(table)?;
     let mut rows = emit.push(Op::Gather(Gather { axis: 0 }), &[table, numbers])?;
     if let Some(weights) = weights {
         let weights = emit.reshape(weights, &[count, 1])?;
@@ -176,8 +177,8 @@ pub(super) fn bucketize(call: &mut Call<'_, '_>) -> Outputs {
     let sorted = emit.cast(sorted, dtype)?;
     let (mut shape, mut bounds) = (emit.extents(x)?, emit.extents(sorted)?);
     if !is_shared {
-        let rank = bounds.len();
-        bounds.insert(rank - 1, 1);
+        let Some(last) = bounds.len().checked_sub(1) else { return malformed("`sorted_sequence` has no dimension") };
+        bounds.insert(last, 1);
     }
     shape.push(1);
     let (x, sorted) = (emit.reshape(x, &shape)?, emit.reshape(sorted, &bounds)?);

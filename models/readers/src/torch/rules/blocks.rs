@@ -34,6 +34,9 @@ impl Blocks {
             if !(sane(kernel[side], 1) && sane(strides[side], 1) && sane(dilations[side], 1) && sane(pads[side], 0)) {
                 return malformed("a block has no extent");
             }
+            if !(1..=1 << 31).contains(&padded[side]) {
+                return unsupported(format!("an image side of {} elements", padded[side]));
+            }
             padded[side] += 2 * pads[side];
             let reach = dilations[side] * (kernel[side] - 1) + 1;
             if reach > padded[side] {
@@ -118,6 +121,8 @@ pub(super) fn col2im(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor("self")?;
     let [h, w] = call.spatial("output_size", 2, 1)?[..] else { return malformed("`output_size` is no pair") };
     let blocks = Blocks::read(call, [h, w])?;
+    // Bounds the products below.
+    let numbers = blocks.places()?;
     let emit = &mut *call.emit;
     let mut extents = emit.extents(x)?;
     let is_single = extents.len() == 2;
@@ -134,7 +139,7 @@ pub(super) fn col2im(call: &mut Call<'_, '_>) -> Outputs {
     let updates = emit.transpose(split, &[2, 0, 1])?;
     let zeros = emit.filled(emit.dtype(x)?, &[height * width, n, c], 0.0)?;
     let ty = TensorType::new(DType::I64, &[blocks.elements() * count, 1]);
-    let places = emit.constant_of(&Tensor::from_numbers(ty, &blocks.places()?)?)?;
+    let places = emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?;
     let sums = emit.push(Op::ScatterNd(ScatterNd { combine: ScatterOp::Add }), &[zeros, places, updates])?;
     let turned = emit.transpose(sums, &[1, 2, 0])?;
     let mut y = emit.reshape(turned, &[n, c, height, width])?;

@@ -224,7 +224,9 @@ pub(super) fn index_fill(call: &mut Call<'_, '_>) -> Outputs {
     let value = call.operand("value", dtype)?;
     let emit = &mut *call.emit;
     let mut shape = emit.extents(x)?;
-    shape[axis] = emit.extents(numbers)?.iter().product();
+    let rows = emit.extents(numbers)?.iter().product();
+    let Some(extent) = shape.get_mut(axis) else { return unsupported("a number has no rows") };
+    *extent = rows;
     let source = emit.push(Op::Expand(Expand { shape }), &[value])?;
     call.arguments.insert("source", super::Argument::Tensor(source));
     index_rows(call, ScatterOp::Replace)

@@ -87,7 +87,7 @@ pub(super) fn diagonal(call: &mut Call<'_, '_>) -> Outputs {
     if call.operator == "diag" && rank == 1 {
         return diagonal_matrix(call);
     }
-    let is_named = call.operator == "diagonal";
+    let is_named = call.operator != "diag";
     let offset = call.int(if is_named { "offset" } else { "diagonal" }, 0)?;
     let (a, b) = if is_named { (call.axis(x, "dim1", 0)?, call.axis(x, "dim2", 1)?) } else { (0, 1) };
     if a == b || rank < 2 {
@@ -223,7 +223,7 @@ pub(super) fn stack_flat(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn triangle_indices(call: &mut Call<'_, '_>, upper: bool) -> Outputs {
     let (rows, columns, offset) = (call.int("row", 0)?, call.int("col", 0)?, call.int("offset", 0)?);
     let dtype = call.result_dtype()?;
-    numbers_of(&[rows.max(0), columns.max(0)])?;
+    numbers_of(&[rows.max(1), columns.max(1)])?;
     let all = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
     let is_inside = |&(row, column): &(i64, i64)| {
         let from_diagonal = (column - row).saturating_sub(offset);
@@ -270,7 +270,7 @@ fn reversed(call: &mut Call<'_, '_>, x: ValueId, axes: &[usize]) -> Outcome<Valu
 /// The first axis, or the second, in reverse order.
 pub(super) fn flip_side(call: &mut Call<'_, '_>) -> Outputs {
     let x = input(call)?;
-    let axis = usize::from(call.operator == "fliplr");
+    let axis = call.emit.axis(i64::from(call.operator == "fliplr"), call.emit.rank(x)?)?;
     own(reversed(call, x, &[axis])?)
 }
 
@@ -354,6 +354,9 @@ pub(super) fn repeat_interleave(call: &mut Call<'_, '_>) -> Outputs {
     }
     let (times, axis) = (call.int("repeats", 1)?, call.axis(x, "dim", 0)?);
     let mut extents = call.emit.extents(x)?;
+    if axis >= extents.len() {
+        return malformed("a number has no dimension to repeat");
+    }
     extents.insert(axis + 1, 1);
     let wide = call.emit.reshape(x, &extents)?;
     extents[axis + 1] = times;

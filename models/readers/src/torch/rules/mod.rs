@@ -54,7 +54,9 @@ fn numbers_of(extents: &[i64]) -> Outcome<i64> {
     let count = extents.iter().try_fold(1i64, |all, &extent| all.checked_mul(extent));
     match count.filter(|count| (0..=MAX_NUMBERS).contains(count)) {
         Some(count) => Ok(count),
-        None => unsupported(format!("it needs {extents:?} constants, at most {MAX_NUMBERS} can be written down")),
+        None => {
+            unsupported(format!("it needs constants of shape {extents:?}, above the limit of {MAX_NUMBERS} elements"))
+        }
     }
 }
 
@@ -129,7 +131,7 @@ pub(super) fn number(target: &str, arguments: &HashMap<&str, Argument>, emit: &E
     let operand = |names: [&str; 2]| match names.iter().find_map(|name| arguments.get(name)) {
         Some(Argument::Int(number)) => Ok(*number),
         Some(Argument::Bool(flag)) => Ok(i64::from(*flag)),
-        _ => malformed("its operand is no integer"),
+        _ => unsupported("its operand is no integer"),
     };
     let (a, b) = (operand(["a", ""])?, operand(["b", "a"])?);
     let result = match name {

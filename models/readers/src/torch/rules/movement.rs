@@ -43,7 +43,8 @@ fn range(emit: &mut Emit<'_>, x: ValueId, axis: usize, [start, stop]: [i64; 2]) 
         return emit.slice(x, axis, start, stop);
     }
     let mut shape = emit.extents(x)?;
-    shape[axis] = 0;
+    let Some(extent) = shape.get_mut(axis) else { return malformed("a number has no dimension to cut") };
+    *extent = 0;
     nothing(emit, x, &shape)
 }
 
@@ -200,7 +201,7 @@ pub(super) fn place(at: i64, extent: i64) -> i64 {
 pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
     let x = input(call)?;
     let axis = call.axis(x, "dim", 0)?;
-    let extent = call.emit.extents(x)?[axis];
+    let extent = call.extent(x, axis)?;
     let (start, stop) = (place(call.int("start", 0)?, extent), place(call.int("end", i64::MAX)?, extent));
     let step = call.int("step", 1)?;
     if step == 1 || start >= stop {
@@ -215,7 +216,7 @@ pub(super) fn slice(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn narrow(call: &mut Call<'_, '_>) -> Outputs {
     let x = input(call)?;
     let axis = call.axis(x, "dim", 0)?;
-    let extent = call.emit.extents(x)?[axis];
+    let extent = call.extent(x, axis)?;
     let start = place(call.int("start", 0)?, extent);
     let stop = start.saturating_add(call.int("length", 1)?);
     let id = range(call.emit, x, axis, [start, stop])?;
@@ -268,7 +269,7 @@ fn even(extent: i64, size: i64) -> Vec<i64> {
 pub(super) fn split(call: &mut Call<'_, '_>) -> Outputs {
     let x = input(call)?;
     let axis = call.axis(x, "dim", 0)?;
-    let extent = call.emit.extents(x)?[axis];
+    let extent = call.extent(x, axis)?;
     let sizes = match call.optional_int("split_size") {
         Ok(Some(size)) => even(extent, size),
         _ if call.arguments.contains_key("split_sizes") => call.ints("split_sizes")?,
@@ -280,7 +281,7 @@ pub(super) fn split(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn chunk(call: &mut Call<'_, '_>) -> Outputs {
     let x = input(call)?;
     let axis = call.axis(x, "dim", 0)?;
-    let extent = call.emit.extents(x)?[axis];
+    let extent = call.extent(x, axis)?;
     let count = call.int("chunks", 1)?.clamp(1, extent.max(1));
     pieces(call, x, axis, &even(extent, (extent + count - 1) / count))
 }
@@ -288,7 +289,7 @@ pub(super) fn chunk(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn unbind(call: &mut Call<'_, '_>) -> Outputs {
     let x = input(call)?;
     let axis = call.axis(x, "dim", 0)?;
-    let extent = call.emit.extents(x)?[axis];
+    let extent = call.extent(x, axis)?;
     if extent > MAX_PARTS as i64 {
         return unsupported(format!("{extent} parts are too many"));
     }
@@ -331,7 +332,7 @@ pub(super) fn slice_scatter(call: &mut Call<'_, '_>) -> Outputs {
     let (x, part) = (input(call)?, call.tensor("src")?);
     call.expect_int("step", 1)?;
     let axis = call.axis(x, "dim", 0)?;
-    let extent = call.emit.extents(x)?[axis];
+    let extent = call.extent(x, axis)?;
     let (start, stop) = (place(call.int("start", 0)?, extent), place(call.int("end", i64::MAX)?, extent));
     own(write_range(call.emit, x, part, axis, [start, stop], false)?)
 }
@@ -339,7 +340,7 @@ pub(super) fn slice_scatter(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn select_scatter(call: &mut Call<'_, '_>) -> Outputs {
     let (x, part) = (input(call)?, call.tensor("src")?);
     let axis = call.axis(x, "dim", 0)?;
-    let extent = call.emit.extents(x)?[axis];
+    let extent = call.extent(x, axis)?;
     let start = place(call.int("index", 0)?, extent);
     own(write_range(call.emit, x, part, axis, [start, start + 1], true)?)
 }
@@ -368,7 +369,7 @@ pub(super) fn roll(call: &mut Call<'_, '_>) -> Outputs {
     }
     for (shift, dim) in shifts.into_iter().zip(dims) {
         let axis = call.emit.axis(dim, call.emit.rank(x)?)?;
-        let extent = call.emit.extents(x)?[axis];
+        let extent = call.extent(x, axis)?;
         let cut = extent - shift.rem_euclid(extent.max(1));
         if cut != extent {
             let (last, first) = (call.emit.slice(x, axis, cut, extent)?, call.emit.slice(x, axis, 0, cut)?);
@@ -389,7 +390,7 @@ pub(super) fn pad(call: &mut Call<'_, '_>) -> Outputs {
     let mut pads = vec![0; 2 * rank];
     for (index, pair) in given.chunks(2).enumerate() {
         let axis = rank - 1 - index;
-        let extent = call.emit.extents(x)?[axis];
+        let extent = call.extent(x, axis)?;
         let cut = |pad: i64| pad.saturating_neg().max(0);
         x = call.emit.slice(x, axis, cut(pair[0]), extent.saturating_sub(cut(pair[1])))?;
         (pads[axis], pads[rank + axis]) = (pair[0].max(0), pair[1].max(0));

@@ -265,7 +265,7 @@ pub(super) fn log_sigmoid(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn glu(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor("self")?;
     let axis = call.axis(x, "dim", -1)?;
-    let extent = call.emit.extents(x)?[axis];
+    let extent = call.extent(x, axis)?;
     let value = call.emit.slice(x, axis, 0, extent / 2)?;
     let gate = call.emit.slice(x, axis, extent / 2, extent / 2 * 2)?;
     let gate = call.emit.unary(UnaryOp::Sigmoid, gate)?;

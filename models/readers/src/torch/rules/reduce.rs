@@ -65,7 +65,7 @@ pub(super) fn top(call: &mut Call<'_, '_>) -> Outputs {
     let axis = call.axis(x, "dim", -1)?;
     let (count, largest) = match call.operator {
         "topk" => (call.int("k", 1)?, call.flag("largest", true)?),
-        _ => (call.emit.extents(x)?[axis], call.flag("descending", false)?),
+        _ => (call.extent(x, axis)?, call.flag("descending", false)?),
     };
     let axis = axis as i64;
     let place = call.emit.push(Op::ArgTop(ArgTop { count, axis, largest }), &[x])?;
@@ -211,17 +211,17 @@ pub(super) fn extremes(call: &mut Call<'_, '_>) -> Outputs {
     Ok([least, most].map(|id| Made { id, window: Memory::Own }).into())
 }
 
-/// The element that stands in the middle by size, the lower one of two, with its place.
+/// The median (the lower of two) or the k-th smallest element, and its index.
 pub(super) fn median(call: &mut Call<'_, '_>) -> Outputs {
     let mut x = call.tensor("self")?;
-    let is_whole = !call.has("dim");
+    let is_whole = call.operator != "kthvalue" && !call.has("dim");
     if is_whole {
         let count = call.emit.extents(x)?.iter().product();
         x = call.emit.reshape(x, &[count])?;
     }
-    let axis = if is_whole { 0 } else { call.axis(x, "dim", 0)? };
+    let axis = if is_whole { 0 } else { call.axis(x, "dim", -1)? };
     let extent = call.emit.extents(x)?.get(axis).copied().unwrap_or(1);
-    let at = if call.operator == "kthvalue" { call.int("k", 1)? - 1 } else { (extent - 1) / 2 };
+    let at = if call.operator == "kthvalue" { call.int("k", 1)?.saturating_sub(1) } else { (extent - 1) / 2 };
     if !(0..extent).contains(&at) || call.emit.rank(x)? == 0 {
         return unsupported(format!("element {at} of {extent} by size"));
     }
@@ -299,7 +299,7 @@ pub(super) fn diff(call: &mut Call<'_, '_>) -> Outputs {
     let parts: Vec<ValueId> = before.into_iter().chain([x]).chain(after).collect();
     x = call.emit.concat(&parts, axis)?;
     for _ in 0..call.int("n", 1)?.clamp(0, 64) {
-        let extent = call.emit.extents(x)?[axis];
+        let extent = call.extent(x, axis)?;
         if extent < 1 {
             return unsupported("there is nothing to take the difference of");
         }

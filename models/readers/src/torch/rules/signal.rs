@@ -9,8 +9,10 @@ use models::operators::{BinaryOp, Border, BorderPad, Expand, Gather, Op, Pad, Sc
 use models::types::{DType, TensorType};
 use reference::Tensor;
 
-/// Points of one transform.
+/// Points of one transform; `MAX_MATRIX` is the tighter bound for complex ones.
 const MAX_POINTS: i64 = 4096;
+/// Elements of a transform's matrix.
+const MAX_MATRIX: i64 = 1 << 25;
 
 /// A transform of one dimension.
 #[derive(Clone, Copy)]
@@ -39,7 +41,9 @@ impl Fourier {
         [rows, columns]: [i64; 2],
         number: impl Fn(i64, i64) -> f64,
     ) -> Outcome<ValueId> {
-        numbers_of(&[rows, columns])?;
+        if rows.checked_mul(columns).is_none_or(|count| count > MAX_MATRIX) {
+            return unsupported(format!("a transform matrix of {rows} x {columns}"));
+        }
         let places = (0..rows).flat_map(|row| (0..columns).map(move |column| (row, column)));
         let numbers: Vec<f64> = places.map(|(row, column)| number(row, column) * self.factor).collect();
         emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[rows, columns]), &numbers)?)
@@ -82,7 +86,7 @@ impl Fourier {
     fn to_real(self, emit: &mut Emit<'_>, x: ValueId, given: i64) -> Outcome<ValueId> {
         let number = |row: i64, time: i64| {
             let (frequency, is_imaginary) = (row / 2, row % 2 == 1);
-            // The other half mirrors all frequencies but the first and the middle one.
+            // The other half mirrors all frequencies but zero and the Nyquist frequency.
             let is_alone = frequency == 0 || 2 * frequency == self.points;
             let times = if is_alone { 1.0 } else { 2.0 };
             let angle = self.angle(time, frequency);
@@ -123,6 +127,12 @@ fn mode(call: &Call<'_, '_>, is_inverse: bool) -> Outcome<i64> {
     })
 }
 
+/// Returns the rank without the dimension of real and imaginary parts.
+fn rank_of_numbers(emit: &Emit<'_>, x: ValueId, is_complex: bool) -> Outcome<usize> {
+    let rank = emit.rank(x)?.checked_sub(usize::from(is_complex));
+    rank.map_or_else(|| malformed("a complex number has no two parts"), Ok)
+}
+
 /// How the ends of a transform look.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ends {
@@ -137,7 +147,7 @@ fn along(emit: &mut Emit<'_>, x: ValueId, axis: usize, ends: Ends, fourier: Four
         return unsupported(format!("a transform of {} points", fourier.points));
     }
     let is_complex = ends != Ends::RealToComplex;
-    let rank = emit.rank(x)? - usize::from(is_complex);
+    let rank = rank_of_numbers(emit, x, is_complex)?;
     let mut order: Vec<usize> = (0..rank).filter(|&at| at != axis).collect();
     order.push(axis);
     let mut back: Vec<usize> = (0..rank - 1).collect();
@@ -182,9 +192,9 @@ fn resized(emit: &mut Emit<'_>, x: ValueId, axis: usize, extent: i64) -> Outcome
 pub(super) fn transform(call: &mut Call<'_, '_>) -> Outputs {
     let x = input(call)?;
     let is_complex = call.complex.contains(&"self");
-    let rank = call.emit.rank(x)? - usize::from(is_complex);
+    let rank = rank_of_numbers(call.emit, x, is_complex)?;
     let axis = call.emit.axis(call.int("dim", -1)?, rank)?;
-    let given = call.emit.extents(x)?[axis];
+    let given = call.extent(x, axis)?;
     let is_inverse = matches!(call.operator, "fft_ifft" | "fft_irfft");
     let to_real = call.operator == "fft_irfft";
     let points = call.int("n", if to_real { 2 * (given - 1) } else { given })?;
@@ -203,7 +213,7 @@ pub(super) fn transform(call: &mut Call<'_, '_>) -> Outputs {
 pub(super) fn transforms(call: &mut Call<'_, '_>) -> Outputs {
     let mut x = input(call)?;
     let mut is_complex = call.complex.contains(&"self");
-    let rank = call.emit.rank(x)? - usize::from(is_complex);
+    let rank = rank_of_numbers(call.emit, x, is_complex)?;
     let is_inverse = call.operator.starts_with("fft_i");
     let default = if call.operator.ends_with('2') { vec![-2, -1] } else { (0..rank as i64).collect() };
     let dims = call.ints("dim")?;
@@ -214,7 +224,7 @@ pub(super) fn transforms(call: &mut Call<'_, '_>) -> Outputs {
     let mode = mode(call, is_inverse)?;
     for dim in dims {
         let axis = call.emit.axis(dim, rank)?;
-        let points = call.emit.extents(x)?[axis];
+        let points = call.extent(x, axis)?;
         let ends = if is_complex { Ends::ComplexToComplex } else { Ends::RealToComplex };
         let fourier = Fourier { points, kept: points, is_inverse, factor: factor(mode, points)? };
         x = along(call.emit, x, axis, ends, fourier)?;
@@ -228,7 +238,7 @@ pub(super) fn core_transform(call: &mut Call<'_, '_>) -> Outputs {
     let mut x = input(call)?;
     let to_real = call.operator == "_fft_c2r";
     let from_real = call.operator == "_fft_r2c";
-    let rank = call.emit.rank(x)? - usize::from(!from_real);
+    let rank = rank_of_numbers(call.emit, x, !from_real)?;
     let (dims, mode) = (call.ints("dim")?, call.int("normalization", 0)?);
     let is_inverse = to_real || (!from_real && !call.flag("forward", true)?);
     let is_half = from_real && call.flag("onesided", true)?;
@@ -237,7 +247,7 @@ pub(super) fn core_transform(call: &mut Call<'_, '_>) -> Outputs {
     let order: Vec<i64> = if from_real { dims.iter().rev().copied().collect() } else { dims.clone() };
     for (index, &dim) in order.iter().enumerate() {
         let axis = call.emit.axis(dim, rank)?;
-        let given = call.emit.extents(x)?[axis];
+        let given = call.extent(x, axis)?;
         let ends = match (from_real && index == 0, to_real && dim == last) {
             (true, _) => Ends::RealToComplex,
             (_, true) => Ends::ComplexToReal,
@@ -300,6 +310,9 @@ impl Frames {
 /// Spectra of overlapping frames: `[…, samples]` as `[…, frequencies, frames, 2]`.
 pub(super) fn short_time(call: &mut Call<'_, '_>) -> Outputs {
     let x = input(call)?;
+    if call.complex.contains(&"self") {
+        return unsupported("its signal is complex");
+    }
     let frames = Frames::read(call, call.emit.dtype(x)?)?;
     let border = match call.text("pad_mode", "reflect")?.as_str() {
         "reflect" => Border::Reflect,
@@ -310,6 +323,9 @@ pub(super) fn short_time(call: &mut Call<'_, '_>) -> Outputs {
     };
     let emit = &mut *call.emit;
     let rank = emit.rank(x)?;
+    if rank == 0 {
+        return malformed("the signal has no dimension");
+    }
     let mut signal = x;
     if frames.is_centred {
         let mut pads = vec![0; 2 * rank];
@@ -353,7 +369,8 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
     let fourier = Fourier { points: frames.points, kept: frames.kept, is_inverse: true, factor };
     let pieces = fourier.to_real(emit, turned, given)?;
     let pieces = emit.binary(BinaryOp::Mul, pieces, frames.window)?;
-    let total = frames.points + frames.hop * (count - 1);
+    let total = frames.hop.checked_mul(count - 1).and_then(|rest| rest.checked_add(frames.points));
+    let Some(total) = total else { return unsupported(format!("{count} frames with a hop of {}", frames.hop)) };
     let sum = overlapped(emit, &frames, pieces, [batch, count, total])?;
     // What the windows themselves add up to.
     let weights = emit.unary(UnaryOp::Square, frames.window)?;
@@ -361,7 +378,7 @@ pub(super) fn inverse_short_time(call: &mut Call<'_, '_>) -> Outputs {
     let weight = overlapped(emit, &frames, weights, [1, count, total])?;
     let start = if frames.is_centred { frames.points / 2 } else { 0 };
     let end = match length {
-        Some(length) => start + length,
+        Some(length) => start.saturating_add(length),
         None => total - start,
     };
     if end <= start || end > total {

@@ -35,7 +35,7 @@ fn pool(call: &mut Call<'_, '_>, mode: PoolMode) -> Outputs {
     }
     if call.flag("ceil_mode", false)? {
         // A window that is wider than the data sees all of it.
-        let widest = extents[2..].iter().zip(&pads).map(|(&extent, &pad)| extent.saturating_add(2 * pad));
+        let widest = extents[2..].iter().zip(&pads).map(|(&extent, &pad)| extent.saturating_add(pad.saturating_mul(2)));
         kernel.iter_mut().zip(widest).for_each(|(kernel, widest)| *kernel = (*kernel).min(widest));
     }
     let op = Op::Pool(Pool {

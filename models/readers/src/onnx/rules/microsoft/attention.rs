@@ -71,8 +71,8 @@ pub(super) fn multi_head(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let count = head_count(call)?;
     let (mut q, mut k, mut v) = (q, k, v);
     if let Some(bias) = call.optional(3) {
-        let widths =
-            [q, k, v].map(|part| emit.extents(part).map(|extents| (extents.len(), extents[extents.len() - 1])));
+        let widths = [q, k, v]
+            .map(|part| emit.extents(part).map(|extents| (extents.len(), extents.last().copied().unwrap_or(0))));
         let mut start = 0;
         for (part, width) in [&mut q, &mut k, &mut v].into_iter().zip(widths) {
             let (3, width) = width? else { return unsupported("a bias of keys that are split into heads") };

@@ -47,7 +47,7 @@ pub(super) fn gather(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let rank = emit.rank(data)?;
     let axis = emit.axis(call.int("gather_axis", 0), rank)?;
     if axis != 0 || rank != 2 || emit.axis(call.int("quantize_axis", 1), rank)? != 1 {
-        return unsupported("blocks of anything but the rows of a table");
+        return unsupported("blocks along other axes than the rows of a matrix");
     }
     let blocks = Blocks::of(call, 4)?;
     let mut look_up = |table: ValueId| emit.push(Op::Gather(Gather { axis: 0 }), &[table, indices]);
@@ -109,7 +109,7 @@ impl Blocks {
         }
     }
 
-    /// `(number - zero) · scale`, a zero point and a scale for each block of each row; without one the middle is zero.
+    /// `(number - zero) · scale`, a zero point and a scale for each block of each row; without a zero point, 2^(bits - 1) is zero.
     fn real(
         &self,
         emit: &mut Emit<'_>,

@@ -2,6 +2,7 @@
 
 use super::attention::{join_heads, joined, split_heads};
 use crate::onnx::call::Call;
+use crate::onnx::rules::attention::counted;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{Attention, BinaryOp, Gather, Op, Rope};
@@ -115,8 +116,7 @@ pub(super) fn rotary(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
             Some(first) => TokenPlaces::From(first[0] as i64),
             None => {
                 let tokens = emit.extents(split)?[2];
-                let numbers: Vec<i64> = (0..tokens).collect();
-                let numbers = emit.integers(&numbers)?;
+                let numbers = counted(emit, tokens, &[tokens])?;
                 let first = emit.cast(places, DType::I64)?;
                 let all = emit.binary(BinaryOp::Add, numbers, first)?;
                 TokenPlaces::Given(emit.reshape(all, &[1, tokens])?)
