@@ -41,7 +41,7 @@ pub struct Declaration {
     neutral: Option<Neutral>,
     /// The ways to compute a task in which the axis decides anything.
     pub ways: Ways,
-    /// Whether the axis decides anything beside the other knobs of a point.
+    /// Whether the axis has an effect, given the other knobs of a point.
     pub decides: fn(&Knobs) -> bool,
 }
 

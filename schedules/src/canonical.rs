@@ -1,7 +1,7 @@
 //! Which knobs of a point decide nothing: points that make the same moves are equal once these are left out.
 
-use crate::axes::{Declaration, LAYOUT, SHARED, SUM, Ways, winograd_tile};
-use crate::choices::{LayoutKind, SummedBy, Unit};
+use crate::axes::{Declaration, SHARED, SUM, Ways, winograd_tile};
+use crate::choices::{SummedBy, Unit};
 use crate::gpu::{self, UNIT, sum, tensor};
 use crate::knobs::{Knobs, Setting};
 use crate::{attention, contraction, declare, dots, winograd};
@@ -35,11 +35,11 @@ pub fn declaration(name: &str) -> Option<&'static Declaration> {
 fn way(knobs: &Knobs) -> Ways {
     if winograd_tile(knobs).is_some() {
         Ways::WINOGRAD
-    } else if dots::DOTS_X.of(knobs).is_some() && LAYOUT.is(knobs, LayoutKind::Dots) {
+    } else if dots::is_of_places(knobs) {
         Ways::DOTS
     } else if UNIT.is(knobs, Unit::Tensor) {
         Ways::TENSOR
-    } else if SUM.is(knobs, SummedBy::Block) && sum::AXES.iter().any(|axis| knobs.0.contains_key(axis.name)) {
+    } else if SUM.is(knobs, SummedBy::Block) && sum::AXES.iter().any(|axis| axis.is_in(knobs)) {
         Ways::BLOCK_SUM
     } else {
         Ways::DIRECT

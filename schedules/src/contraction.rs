@@ -180,12 +180,12 @@ fn any_widths(extents: &Extents, widths: &[i64], may_block: bool) -> Vec<i64> {
 /// Columns that tiles may have which reach past the end, at most.
 const MOST_PAST: i64 = 16;
 
-/// Whether tiles of a convolution may have so many columns: those that divide all, and those of which few are walked in vain.
+/// Returns whether a convolution's tiles may have `width` columns: divisors, and widths up to 16 that reach little past the end.
 pub fn may_be_columns(columns: i64, width: i64) -> bool {
     columns % width == 0 || (width <= MOST_PAST && reach_little_past(columns, width))
 }
 
-/// Returns whether tiles of a product may have so many rows: those that divide all, and few others.
+/// Returns whether a product's tiles may have `height` rows: divisors, and all heights up to 16.
 pub fn may_be_rows(rows: i64, height: i64) -> bool {
     rows % height == 0 || height <= MOST_PAST.min(rows)
 }

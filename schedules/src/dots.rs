@@ -6,7 +6,7 @@
 
 use super::axes::{ChoiceAxis, Declaration, LAYOUT, NumberAxis, OUTER, SPLIT_R, VECTOR, Ways, divisors};
 use super::choices::{Bytes, LayoutKind, QuadsAt, TileOrder};
-use super::{Axis, Knobs, Setting, Space};
+use super::{Axis, Knobs, Setting, Settings, Space};
 use crate::machine::Cpu;
 use crate::tiles::{count, filled};
 use models::operators::QConv;
@@ -130,8 +130,8 @@ pub(crate) fn add_to(space: &mut Space, machine: &Cpu, dots: &Dots) {
     OUTER.set(knobs, outer);
 }
 
-/// Whether the lanes of products of bytes are places: a convolution's.
-pub(crate) fn is_of_places(knobs: &Knobs) -> bool {
+/// Returns whether the lanes of products of bytes are places, as in a convolution.
+pub(crate) fn is_of_places(knobs: &impl Settings) -> bool {
     LAYOUT.is(knobs, LayoutKind::Dots) && DOTS_X.of(knobs).is_some()
 }
 

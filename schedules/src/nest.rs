@@ -1,7 +1,7 @@
 //! The loops that a template makes of a task by a point: how far they go, what each walks, and how it is run.
 //!
-//! Rules that bound a space, the features of searches and those of predictors read loops here and nowhere else. A test of the crate
-//! `kernel` compares them with the loops of the compiler.
+//! CPU rules, search features and predictor features read loops only here. A test of the crate `kernel` compares the loops of CPU
+//! templates with those of TVM.
 
 use crate::axes::{
     BLOCK, GRAIN, HELPERS_AT, LAYOUT, NumberAxis, OUTER, PARALLEL, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL, VECTOR,
@@ -10,7 +10,7 @@ use crate::axes::{
 use crate::choices::{LayoutKind, QuadsAt, SumAt, SumOrder, TileOrder, YesNo};
 use crate::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, ORDER, SUM_AT, VECTORIZE};
 use crate::domain::{Domain, Form, Walk};
-use crate::dots::{DOTS_C, DOTS_X, QUAD, QUADS_AT};
+use crate::dots::{DOTS_C, DOTS_X, QUAD, QUADS_AT, is_of_places};
 use crate::gpu::{THREADS_C, THREADS_X, THREADS_Y};
 use crate::knobs::Settings;
 use crate::tiles::{count, filled};
@@ -66,7 +66,7 @@ impl Dimension {
         count(self.extent, self.tile * self.threads)
     }
 
-    /// Returns the part of all that tiles cover which is of the result.
+    /// Returns the share of the covered elements that belong to the result.
     pub fn used(&self) -> f64 {
         self.extent as f64 / filled(self.extent, self.tile * self.threads) as f64
     }
@@ -91,8 +91,9 @@ pub struct LoopNest {
     pub sums: Vec<Loop>,
     /// Whether the innermost loop is a vector.
     pub is_vector: bool,
-    /// Loops around all others that are products of their own, and what of the innermost loops a vector is cut into.
+    /// Loops around all others: Winograd's strips and transformed windows.
     around: Vec<Loop>,
+    /// Elements of a vector in products of quads; 0 elsewhere.
     lanes: i64,
 }
 
@@ -103,9 +104,7 @@ impl LoopNest {
             Form::Elements => LoopNest::of_elements(domain, knobs),
             Form::Convolution | Form::Product => match winograd_tile(knobs) {
                 Some(tile) if domain.extents.len() == 4 => LoopNest::of_winograd(domain, tile, knobs),
-                _ if DOTS_X.of(knobs).is_some() && LAYOUT.of(knobs) == Some(LayoutKind::Dots) => {
-                    LoopNest::of_dots(domain, knobs)
-                }
+                _ if is_of_places(knobs) => LoopNest::of_dots(domain, knobs),
                 _ if THREADS_C.of(knobs).is_some() => LoopNest::of_threads(domain, knobs),
                 _ => LoopNest::of_tiles(domain, knobs),
             },
@@ -304,7 +303,7 @@ impl LoopNest {
         around.product::<i64>() * count(self.steps(), self.grain)
     }
 
-    /// Returns the steps that are walked, tiles together and grains filled, over the tiles that there are.
+    /// Returns the ratio of executed to necessary steps; groups of tiles and grains may reach past the end.
     pub fn walked(&self) -> f64 {
         if self.dimensions.len() < 2 {
             return 1.0;

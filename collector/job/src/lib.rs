@@ -13,7 +13,7 @@ pub mod space;
 pub mod symbols;
 pub mod together;
 
-pub use schedules::{Packing, flat, phases, pools, tiles, transforms as winograd};
+pub use schedules::Packing;
 pub use together::{CoRunJob, Lane, Member, MemberReply, RaceJob, TogetherJob, TogetherReply, What};
 
 use crate::device::DeviceCode;
@@ -29,7 +29,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
-use targets::{self as target, Target};
+use targets::Target;
 
 /// Compile one schedule of one task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -6,7 +6,6 @@ mod common;
 use job::space::axes::POOL;
 use job::space::choices::YesNo;
 use job::space::{self, Domain, Knobs, Loop, LoopNest, Mark, Schedule};
-use job::tiles::count;
 use kernel::apply::{SpaceCache, apply};
 use kernel::lower::{Form, Part, lower};
 use kernel::tvm::compile::{CompileTarget, text};
@@ -15,6 +14,7 @@ use kernel::tvm::names::Role;
 use models::Task;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
+use schedules::tiles::count;
 use targets::{Target, llvm};
 
 /// Points of each task.
@@ -72,7 +72,8 @@ fn compare(target: &Target, task: &Task, seed: u64) {
     for knobs in space::sample(&space, seed, POINTS) {
         let schedule = Schedule::Template { knobs: knobs.clone() };
         let lowered = lower(task, Form::of(&schedule, &compiled)).expect("a program");
-        let Ok(moves) = apply(&lowered, &schedule, &compiled, &mut SpaceCache::default()) else { continue };
+        let moves = apply(&lowered, &schedule, &compiled, &mut SpaceCache::default())
+            .unwrap_or_else(|error| panic!("{}: {error}", schedule.describe()));
         let anchor = lowered.blocks.iter().find(|block| block.part == Part::Anchor).expect("an anchor");
         let module = text(&moves.module().expect("a module")).expect("its text");
         let loops = written(&module, &format!("{}_update", anchor.name));

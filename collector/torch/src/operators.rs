@@ -91,5 +91,5 @@ fn apply(call: &Call<'_>) -> Result<Tensor> {
             return Ok(result);
         }
     }
-    Err(Refusal::unsupported(format!("`{}`: no family of PyTorch's operators has it", call.op.name())))
+    Err(Refusal::unsupported(format!("`{}`: this version has no form of it for PyTorch", call.op.name())))
 }

@@ -5,19 +5,19 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Reads a text of at most so many bytes. A longer one is an error: a part of it might say something else.
+/// Reads a text file of at most `most` bytes. A longer file is an error and is never truncated.
 pub fn read_bounded(path: &Path, most: u64) -> Result<String> {
     let failed = |error| Error::io("read", path, error);
     let file = File::open(path).map_err(failed)?;
-    let mut text = String::new();
-    file.take(most + 1).read_to_string(&mut text).map_err(failed)?;
-    if text.len() as u64 > most {
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > most {
         return Err(Error::table(
             path,
             format!("it has more than {} MiB, the most that such a file takes", most >> 20),
         ));
     }
-    Ok(text)
+    String::from_utf8(bytes).map_err(|error| failed(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))
 }
 
 #[cfg(test)]

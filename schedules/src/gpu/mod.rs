@@ -229,7 +229,7 @@ impl Limits {
         let channels = if stage.is_depthwise { shape.along(0) } else { depth };
         let data = channels * stage.rows.inputs(shape.along(1)) * stage.columns.inputs(shape.along(2));
         let weights = shape.along(0) * depth * stage.taps;
-        // Rows of a depth grow by one vector; where the depth is outside, its rows grow by less than what their strides
+        // An upper bound of the strides in `apply/gpu/contraction.rs`: rows of a depth grow by one vector; where the depth is outside, its rows grow by less than what their strides
         // are rounded to.
         let vector = shape.vector.max(1);
         let rounded = depth.max(2 * vector) + vector - 1;

@@ -10,7 +10,4 @@ pub use count::{Count, CountError};
 pub use launches::{HostWork, launches};
 pub use occupancy::{Limiter, Occupancy, occupancy};
 pub use schedules::{FRAGMENT, Product, Side};
-pub use targets::{
-    Architecture, BLOCK_REGISTERS, BLOCK_THREADS, Multiprocessor, STATIC_SHARED_BYTES, UnknownArchitecture,
-    WARP_THREADS,
-};
+pub use targets::{Architecture, STATIC_SHARED_BYTES, WARP_THREADS};

@@ -7,11 +7,11 @@ pub use moves::{Moves, MovesError, OBJECT};
 pub use schedule::{Schedule, ScheduleError};
 pub use schedules::*;
 
-use crate::target::Machine;
 use models::Task;
+use targets::Machine;
 
-/// Which spaces this program has. A search counts on proposing the same points when it goes on, so a store of another version
-/// is refused; whoever changes axes, settings or rules counts up, and `tests/spaces.rs` tells who forgets it.
+/// Version of the spaces. A resumed search must propose the same points, so a store of another version is refused. A change of
+/// axes, settings or rules increments it; `tests/spaces.rs` fails otherwise.
 pub const VERSION: u32 = 7;
 
 /// The space of a task on a machine.

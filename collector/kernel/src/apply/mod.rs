@@ -23,7 +23,7 @@ use models::{Choice, Op};
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum ApplyError {
-    #[error("knob `{0}` is missing")]
+    #[error("knob `{0}` is missing or has an unknown setting")]
     MissingKnob(&'static str),
     #[error("a post-processor of TVM's space rejects this draw")]
     Rejected,

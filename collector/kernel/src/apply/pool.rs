@@ -4,9 +4,9 @@
 use super::{Knobs, Result, block_of_part, fuse_grains, last_epilogue, number};
 use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
-use job::pools::has_ends;
 use job::space::axes::{PARALLEL, VECTOR};
 use job::space::declare::ROW;
+use schedules::pools::has_ends;
 
 pub(super) fn apply(rank: usize, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("every task has an anchor");

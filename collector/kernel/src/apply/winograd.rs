@@ -5,7 +5,7 @@ use crate::lower::{Lowered, Part};
 use crate::tvm::schedule::{Block, Loop, Schedule as Moves};
 use job::space::axes::BLOCK;
 use job::space::winograd::{STRIP, TILE_P};
-use job::winograd::LANES;
+use schedules::transforms::LANES;
 
 pub(super) fn apply(tile: i64, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let pad = block_of_part(lowered, moves, Part::Pad)?.expect("Winograd's input is padded");

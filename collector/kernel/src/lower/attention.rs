@@ -8,9 +8,9 @@ use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Expression, Extent, Reduction, Tensor, axis, constant, index, lowest, reduce};
 use job::space::Layout;
-use job::tiles::filled;
 use models::operators::{Attention, Rope};
 use models::{Op, UnaryOp};
+use schedules::tiles::filled;
 
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
     match op {

@@ -13,10 +13,10 @@ use super::{LowerError, Output, Part, ReachedInput, Result, Sums, Writer, dots, 
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
 use job::space::{ByTaps, Layout};
-use job::tiles;
 use models::einsum::Equation;
 use models::operators::{ConvTranspose, ConvWindow, Einsum, MatMul, QConv, QDense, QMatMul};
 use models::{DType, Op, TensorType};
+use schedules::tiles;
 
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
     if writer.sums != Sums::Wide || !matches!(output.dtype, DType::F16 | DType::BF16) {

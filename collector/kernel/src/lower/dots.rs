@@ -11,8 +11,8 @@ use crate::tvm::TvmError;
 use crate::tvm::dots::{Pair, sum};
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
 use job::space::dots::{QUAD, is_flat};
-use job::tiles::{count, filled};
 use models::{DType, Op};
+use schedules::tiles::{count, filled};
 
 /// How the columns are computed.
 pub(super) struct Tile {

@@ -25,12 +25,12 @@ use crate::tvm::TvmError;
 use crate::tvm::compile::CompileTarget;
 use crate::tvm::expression::{self, Expression, Extent, Module, Tensor};
 use job::Packing;
-use job::flat::{Flat, flat};
-use job::phases;
-use job::pools::has_ends;
 use job::space::{ByTaps, Layout, Schedule};
 use models::operators::ConvTranspose;
 use models::{DType, Dim, Op, Operand, Step, Task, TensorType};
+use schedules::flat::{Flat, flat};
+use schedules::phases;
+use schedules::pools::has_ends;
 use std::collections::HashMap;
 
 /// How a task is written down.
@@ -351,10 +351,13 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
             return Ok(result);
         }
     }
-    Err(LowerError::Unsupported { operator: step.op.name().to_owned(), why: "no family has it".to_owned() })
+    Err(LowerError::Unsupported {
+        operator: step.op.name().to_owned(),
+        why: "this version generates no code for it".to_owned(),
+    })
 }
 
-/// Writes an operator down, if its family knows it.
+/// Lowers an operator, or returns None if it belongs to another family.
 type Family = fn(&mut Writer, &Op, &[Tensor], &Output) -> Result<Option<Tensor>>;
 
 const FAMILIES: &[Family] = &[

@@ -6,9 +6,9 @@ use super::products::with_leading;
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, lowest, reduce};
-use job::pools::PoolWindow;
 use models::operators::{AdaptivePool, GlobalPool};
 use models::{Op, PoolMode, UnaryOp};
+use schedules::pools::PoolWindow;
 
 type Element = std::result::Result<Expression, TvmError>;
 

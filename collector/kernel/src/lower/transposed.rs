@@ -10,7 +10,7 @@ use super::products::{ConvShape, NO_ZEROS, multiply, source_channel, unblock, wi
 use super::{Output, Part, Result, Writer, known};
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
 use job::space::Layout;
-use job::tiles;
+use schedules::tiles;
 
 pub(super) fn conv(
     writer: &mut Writer,

@@ -1,4 +1,4 @@
-//! A convolution of 3 × 3 filters by Winograd's products, see [`job::winograd`].
+//! A convolution of 3 × 3 filters by Winograd's products, see [`schedules::transforms`].
 //!
 //! The padded input has its channels innermost. Windows overlap by two places; each is transformed along its rows, then
 //! along its columns. The anchor is one product of matrices for each number of a transformed window. Its sums are
@@ -9,9 +9,9 @@ use super::products::with_leading;
 use super::{LowerError, Output, Part, Result, Writer, known};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Reduction, Tensor, axis, constant, index, reduce};
-use job::tiles::count;
-use job::winograd::{KERNEL, reached, transforms};
 use models::DType;
+use schedules::tiles::count;
+use schedules::transforms::{KERNEL, reached, transforms};
 
 type Element = std::result::Result<Expression, TvmError>;
 

@@ -2,13 +2,14 @@
 //! threads, what has to stay near while one is computed.
 //!
 //! Knobs alone say little across shapes: a tile of eight columns is good where eight divides the columns. The loops are those of
-//! the crate `schedules`; schedules without knobs of templates for CPUs get none of these features.
+//! the crate `schedules`; schedules without tiles or vectors get none of these features.
 
 use super::device::Device;
 use super::work::{Form, Work};
 use schedules::axes::{SPLIT_R, TILE_X, UNROLL, VECTOR, winograd_tile};
 use schedules::choices::SumOrder;
 use schedules::contraction::{ORDER, may_be_columns, may_be_rows};
+use schedules::gpu::THREADS_C;
 use schedules::{Domain, LoopNest, Settings, Walk, dots};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -16,10 +17,10 @@ use std::ops::Bound;
 /// Vector registers of the larger vector extensions.
 const REGISTERS: f64 = 32.0;
 
-/// How much of a schedule features see. Predictors are asked by what they learned from, so an earlier revision stays as it was.
+/// Revision of the features of schedules. Predictors keep the revision that they were trained with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Revision {
-    /// Tiles, blocks and two orders of loops; all else is as if it were not there.
+    /// Tiles, blocks and two orders of loops only: files of format 6 that were trained before the loop nest.
     First,
     /// Whole loop nests.
     Second,
@@ -53,7 +54,8 @@ pub fn add(work: &Work, device: &Device, threads: f64, revision: Revision, extra
     if work.rank == 0 || !(has_tiles || VECTOR.of(&knobs).is_some()) || (has_tiles && work.rank < 2) {
         return;
     }
-    let domain = domain(work, revision, has_tiles);
+    // Templates for GPUs keep the dimensions of the result.
+    let domain = domain(work, revision, has_tiles, THREADS_C.of(&knobs).is_none());
     let nest = LoopNest::of(&domain, &knobs);
     let found = features(&Seen { work, device, threads, revision, domain: &domain, nest: &nest }, &knobs);
     extras.extend(found.into_iter().map(|(name, value)| (format!("{}{name}", revision.prefix()), value)));
@@ -100,8 +102,7 @@ fn fits_by(work: &Work, knob: &str, setting: f64, has_tiles: bool, is_whole: boo
             _ => true,
         };
     }
-    let revision = if is_whole { Revision::First } else { Revision::Second };
-    let domain = domain(work, revision, has_tiles);
+    let domain = domain(work, Revision::Second, has_tiles, !is_whole);
     let divides = |extent: i64| extent as f64 % setting == 0.0;
     let reaches = |extent: i64| divides(extent) || (!is_whole && setting <= extent as f64);
     let columns = domain.extents[domain.columns()];
@@ -118,7 +119,7 @@ fn fits_by(work: &Work, knob: &str, setting: f64, has_tiles: bool, is_whole: boo
 }
 
 /// What templates see of an operator of these sizes.
-fn domain(work: &Work, revision: Revision, has_tiles: bool) -> Domain {
+fn domain(work: &Work, revision: Revision, has_tiles: bool, may_flatten: bool) -> Domain {
     let extents = work.output[..work.rank].iter().map(|extent| *extent as i64).collect();
     let elements = Domain::elements(extents);
     if !has_tiles {
@@ -135,7 +136,11 @@ fn domain(work: &Work, revision: Revision, has_tiles: bool) -> Domain {
     let window = if work.taps > 1.0 { vec![work.taps as i64] } else { Vec::new() };
     let is_depthwise = work.groups > 1.0 && depth == 1;
     let domain = Domain { may_fill: is_conv, window, is_depthwise, is_row: is_conv && is_single, ..domain };
-    if (is_conv && is_single) || (!is_conv && work.batch == 1.0) { domain.in_one_row() } else { domain }
+    if may_flatten && ((is_conv && is_single) || (!is_conv && work.batch == 1.0)) {
+        domain.in_one_row()
+    } else {
+        domain
+    }
 }
 
 /// The knobs among features.
@@ -150,7 +155,9 @@ impl Settings for Knobs<'_> {
         if self.revision == Revision::First && !FIRST.contains(&name) {
             return None;
         }
-        let value = self.extras.get(&format!("knob.{name}")).filter(|value| **value >= 1.0)?;
+        // Records come from files; products of several knobs must fit an `i64`.
+        const SETTING_MAX: f64 = (1 << 20) as f64;
+        let value = self.extras.get(&format!("knob.{name}")).filter(|value| (1.0..=SETTING_MAX).contains(*value))?;
         Some(*value as i64)
     }
 

@@ -3,7 +3,7 @@
 use super::mapping::Mapping;
 use super::{Cells, Table};
 use crate::error::{Error, Result};
-use crate::samples::RawSample;
+use crate::samples::{RawSample, shape};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -49,24 +49,8 @@ pub(super) fn check(path: &Path, table: &Table, mapping: &Mapping, questions: &[
     Ok(Some(format!("`{}`: {problem}", path.display())))
 }
 
-/// Everything that a predictor sees of a row.
-fn features(question: &RawSample) -> (&str, &str, u32, [u64; 14]) {
-    let work = &question.work;
-    let numbers = [
-        question.threads,
-        work.batch,
-        work.rows,
-        work.columns,
-        work.depth,
-        work.taps,
-        work.stride,
-        work.groups,
-        work.width,
-        work.pad,
-        work.flops,
-        work.bytes_in,
-        work.bytes_weights,
-        work.bytes_out,
-    ];
-    (&question.operator, &question.model, question.device, numbers.map(f64::to_bits))
+/// Returns what identifies the features of a row.
+fn features(question: &RawSample) -> (u64, &str, u32, u64) {
+    let shape = shape(&question.operator, &question.detail, &question.work);
+    (shape, &question.model, question.device, question.threads.to_bits())
 }

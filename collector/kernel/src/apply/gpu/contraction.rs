@@ -7,6 +7,7 @@ use super::{block_of_part, choice, number, single_epilogue, split_sum};
 use job::space::axes::{SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL};
 use job::space::choices::{Spread, StagedIn};
 use job::space::gpu::{FETCH, PAD_ROWS, SPREAD, STAGE, THREADS_C, THREADS_X, THREADS_Y};
+use schedules::tiles::filled;
 
 pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves) -> Result<()> {
     let anchor = block_of_part(lowered, moves, Part::Anchor)?.expect("a contraction has an anchor");
@@ -117,8 +118,7 @@ fn order_anchor(moves: &Moves, anchor: &Block, knobs: &Knobs) -> Result<Loop> {
 /// Lets rows begin in other banks. Each row begins at a multiple of the vectors that threads store.
 fn pad_rows(moves: &Moves, copy: &Block, knobs: &Knobs) -> Result<()> {
     let vector = number(knobs, &FETCH)?.max(1);
-    let factor = number(knobs, &SPLIT_R)?.max(2 * vector);
-    let factor = (factor + vector - 1) / vector * vector;
+    let factor = filled(number(knobs, &SPLIT_R)?.max(2 * vector), vector);
     moves.align_storage(copy, innermost_but_one(moves, copy)?, factor, vector)?;
     Ok(())
 }
