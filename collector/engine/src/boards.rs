@@ -195,7 +195,8 @@ pub fn look(
     }
     // A board that does not exist is refused before anything is connected to.
     let named = config.kind().board_target(wanted.board, &access.key).transpose().map_err(Failure::usage)?;
-    let name = wanted.board.or(config.kind().default_board()).unwrap_or("a board");
+    let by_key = targets::BOARDS.iter().map(|board| board.name).find(|name| *name == access.key);
+    let name = wanted.board.or(by_key).or(config.kind().default_board()).unwrap_or("a board");
     // The first free board represents all boards of its key; boards that differ from it are not
     // used.
     let device = Device::open(access).map_err(trackers::unreachable)?;

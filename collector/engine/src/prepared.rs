@@ -320,17 +320,25 @@ impl PreparedModel {
         let name = path.display().to_string();
         let bytes = readers::onnx::read(&path).map_err(refused)?;
         let model_folder = path.parent().unwrap_or(Path::new(""));
-        for data in readers::onnx::data_files(bytes.clone(), &name).map_err(refused)? {
+        let files = readers::onnx::data_files(bytes.clone(), &name).map_err(refused)?;
+        let fixed = readers::onnx::with_extents(bytes, &name, &self.source).map_err(refused)?;
+        // The model is written first and existing files are skipped, because writing to a link would change the user's file.
+        fs::write(folder.join(runtimes::MODEL), fixed).map_err(Failure::environment)?;
+        for data in files {
             let target = folder.join(&data);
+            if target.exists() {
+                continue;
+            }
             if let Some(inner) = target.parent() {
                 fs::create_dir_all(inner).map_err(Failure::environment)?;
             }
-            fs::hard_link(model_folder.join(&data), &target)
-                .or_else(|_| fs::copy(model_folder.join(&data), &target).map(drop))
+            // A hard link to a relative symbolic link would lead nowhere.
+            let source = model_folder.join(&data).canonicalize().map_err(Failure::environment)?;
+            fs::hard_link(&source, &target)
+                .or_else(|_| fs::copy(&source, &target).map(drop))
                 .map_err(Failure::environment)?;
         }
-        let fixed = readers::onnx::with_extents(bytes, &name, &self.source).map_err(refused)?;
-        fs::write(folder.join(runtimes::MODEL), fixed).map_err(Failure::environment)
+        Ok(())
     }
 
     /// Writes the model as a program of tasks for a library into a folder.

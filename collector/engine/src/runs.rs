@@ -38,9 +38,9 @@ pub(crate) fn measurement(reply: std::result::Result<RunReply, Fault>) -> std::r
         Ok(RunReply::Measured(measured)) => Ok(measured),
         Ok(RunReply::WrongResult(check)) => Err(format!("wrong result, off by {:.3e}", check.max_abs_error)),
         Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => Err(why),
-        Ok(RunReply::Profiled(_)) => Err("only its operators were looked at".to_owned()),
-        Ok(RunReply::Together(_)) => Err("it ran beside others".to_owned()),
-        Ok(RunReply::Simulated(_)) => Err("it was simulated, not measured".to_owned()),
+        Ok(RunReply::Profiled(_)) => Err("the runner returned a profile instead of a time".to_owned()),
+        Ok(RunReply::Together(_)) => Err("the runner returned a co-run instead of a time".to_owned()),
+        Ok(RunReply::Simulated(_)) => Err("the time was simulated, not measured".to_owned()),
         Err(fault) => Err(fault.to_string()),
     }
 }

@@ -254,7 +254,8 @@ pub fn convert(input: &Path, output: &Path, bounds: WriteBounds, report: FoundSi
     let file = Output::create(output).map_err(Failure::environment)?;
     let trace = held::read(input, bounds.memory_mib).map_err(unread)?;
     report(&trace.found);
-    write(vec![Part { name: String::new(), trace, offset_ns: 0 }], format, file, bounds)
+    let written = write(vec![Part { name: String::new(), trace, offset_ns: 0 }], format, file, bounds)?;
+    Ok(WrittenTrace { inputs: Vec::new(), ..written })
 }
 
 /// Merges several traces into one.
@@ -307,11 +308,6 @@ fn write(parts: Vec<Part>, format: Format, output: Output, bounds: WriteBounds) 
     let limit = u64::from(bounds.max_mib) << 20;
     let Written { events, left_out, bytes } =
         packing::write(output, |out| Ok(convert::write(&parts, format, out, limit)?.0))?;
-    let is_merged = parts.len() > 1;
-    let inputs = parts
-        .into_iter()
-        .filter(|_| is_merged)
-        .map(|part| Input { file: part.name, offset_ns: part.offset_ns })
-        .collect();
+    let inputs = parts.into_iter().map(|part| Input { file: part.name, offset_ns: part.offset_ns }).collect();
     Ok(WrittenTrace { bytes, events, inputs, left_out })
 }

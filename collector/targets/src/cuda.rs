@@ -69,10 +69,6 @@ impl TargetKind for Cuda {
         Some(cuda(text))
     }
 
-    fn has_artifacts_for(&self, machine: &Machine) -> bool {
-        matches!(machine, Machine::Gpu(_))
-    }
-
     fn least_capability(&self) -> i64 {
         10
     }

@@ -1,6 +1,7 @@
 //! `pynq` with the unit `fpga`: a core on a board's fabric, which runs programs of our own generator.
 
 use crate::kind::{BenchKind, Host, HostCpu, Refusal, Resolved, Setting, TargetKind, TaskForm, TunerNeeds};
+use crate::pynq::{DEFAULT_BOARD, PYNQ};
 use crate::{Machine, Target};
 use accelerator::{Board, Core, REVISION, TimingSet, boards, in_core_form, timing_sets};
 use datasets::Record;
@@ -8,8 +9,6 @@ use serde::{Deserialize, Serialize};
 
 /// The unit of a board that is its fabric.
 pub const FPGA: &str = "fpga";
-/// The kind in descriptions, and the name of the generated code.
-const CODE: &str = "pynq";
 
 /// Programs for a core on a fabric.
 pub struct Fpga;
@@ -24,11 +23,11 @@ impl TargetKind for Fpga {
     }
 
     fn code_name(&self) -> &'static str {
-        CODE
+        PYNQ
     }
 
     fn is_named_by(&self, text: &str) -> bool {
-        let is_described = |json: serde_json::Value| json["kind"] == CODE && json["unit"] == FPGA;
+        let is_described = |json: serde_json::Value| json["kind"] == PYNQ && json["unit"] == FPGA;
         serde_json::from_str(text).is_ok_and(is_described)
     }
 
@@ -145,7 +144,7 @@ pub struct Fabric {
 pub fn fabric_text(board: Option<&str>, core: Option<&str>, timing: Option<&str>) -> Result<String, String> {
     let list =
         |names: &mut dyn Iterator<Item = &'static str>| names.map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
-    let board_name = board.unwrap_or("pynq-z1");
+    let board_name = board.unwrap_or(DEFAULT_BOARD);
     let board: &Board = boards().iter().find(|board| board.name == board_name).ok_or_else(|| {
         format!(
             "no core is known for the board `{board_name}`; known are {}",
@@ -165,7 +164,7 @@ pub fn fabric_text(board: Option<&str>, core: Option<&str>, timing: Option<&str>
         )
     })?;
     let fabric = Fabric {
-        kind: CODE.to_owned(),
+        kind: PYNQ.to_owned(),
         unit: FPGA.to_owned(),
         board: board.name.to_owned(),
         core: core.to_owned(),

@@ -6,11 +6,11 @@ use accelerator::CpuReason;
 use datasets::Record;
 use models::Task;
 
-/// A kind of target, declared once. Code that depends on the target asks the declaration and never compares kinds.
+/// A kind of target. Other crates call its methods and never compare kinds.
 ///
-/// A method that has a default describes what few kinds have.
+/// The default of a method describes most kinds; a kind overrides it where it differs.
 pub trait TargetKind: Sync {
-    /// Returns the name in `--target`, or that of the unit or the backend that chooses the kind.
+    /// Returns the name of the kind: its word in `--target`, or that of the board's unit or the backend that selects it.
     fn name(&self) -> &'static str;
 
     /// Whether the name alone is a value of `--target`.
@@ -18,12 +18,12 @@ pub trait TargetKind: Sync {
         true
     }
 
-    /// Returns the name of the generated code: in revisions of code, plans of artifacts and JSON descriptions.
+    /// Returns the name in revisions of code, plans of artifacts and the `kind` of JSON descriptions.
     fn code_name(&self) -> &'static str {
         self.name()
     }
 
-    /// Returns the fields that a JSON description may have beside `kind`; none where no description is compiled.
+    /// Returns the fields that a JSON description may have in addition to `kind`, or none if the kind has no checked description.
     fn fields(&self) -> &'static [(&'static str, Form)] {
         &[]
     }
@@ -35,7 +35,7 @@ pub trait TargetKind: Sync {
             || (!self.fields().is_empty() && serde_json::from_str(text).is_ok_and(is_described))
     }
 
-    /// Completes the text of `--target` by the options that describe targets further. Options without a meaning are refused.
+    /// Adds the options that describe a target to the text of `--target`. Rejects options that the kind does not support.
     fn complete(&self, text: String, options: TargetOptions) -> Result<String, OptionError> {
         options.refuse_board()?;
         options.refuse_architectures()?;
@@ -45,58 +45,64 @@ pub trait TargetKind: Sync {
     /// Reads a description that needs no facts of this machine.
     fn parse(&self, text: &str) -> Result<Target, String>;
 
-    /// Makes the target of a description, completed by what the host tells.
+    /// Creates the target of a description, with missing facts taken from the host.
     fn resolve(&self, text: &str, host: &mut dyn Host) -> Result<Resolved, Refusal>;
 
     /// Returns the facts that a space depends on, without starting a program.
     fn guess(&self, text: &str, host: &HostCpu) -> Result<Machine, String>;
 
-    /// Reads the description of a record that was measured on this host; None where this program does not measure the kind.
+    /// Parses the description in a record that was measured on this host. Returns None if this program does not measure the kind.
     fn read_record(&self, _text: &str, _host: Machine) -> Option<Result<Target, String>> {
         None
     }
 
-    /// Returns the target of a board by the board's name or the key of its server; None where boards do not decide.
+    /// Returns the target of a board, selected by its name or else by the key of its server. Returns None if boards do not
+    /// determine the target.
     fn board_target(&self, _name: Option<&str>, _key: &str) -> Option<Result<Target, String>> {
         None
     }
 
-    /// Returns the board that is meant where none is named; None where no board is needed.
+    /// Returns the board that is used if none is named, or None if the kind needs no board.
     fn default_board(&self) -> Option<&'static str> {
         None
     }
 
-    /// Whether built code for such a machine can lie in a folder of artifacts.
-    fn has_artifacts_for(&self, _machine: &Machine) -> bool {
-        false
+    /// Whether a folder of artifacts can hold code for such a machine.
+    fn has_artifacts_for(&self, machine: &Machine) -> bool {
+        match self.generator() {
+            Some(Generator::Llvm) => matches!(machine, Machine::Cpu(_)),
+            Some(Generator::CudaC | Generator::OpenclC) => matches!(machine, Machine::Gpu(_)),
+            None => false,
+        }
     }
 
-    /// Returns the least compute capability of a GPU.
+    /// Returns the lowest compute capability in the plan of a GPU.
     fn least_capability(&self) -> i64 {
         0
     }
 
-    /// Returns the code generator of TVM; None where TVM makes no code.
+    /// Returns TVM's code generator, or None if TVM generates no code.
     fn generator(&self) -> Option<Generator> {
         None
     }
 
-    /// Returns where operators are measured.
+    /// Returns the bench that measures operators.
     fn bench(&self) -> BenchKind {
         BenchKind::Workers
     }
 
-    /// Returns why no code of this kind runs here; None where it does.
+    /// Returns why code of this kind does not run here, or None if it does.
     fn run_refusal(&self) -> Option<Refusal> {
         None
     }
 
-    /// Whether threads of TVM's pool on CPUs run the code. Their number is varied, and whole models take all of them.
+    /// Whether TVM's thread pool on this machine's CPUs runs the code. The number of threads is then varied, and whole models use
+    /// all CPUs.
     fn runs_on_cpus(&self) -> bool {
         false
     }
 
-    /// Whether a GPU runs the code: launches go to streams, one thread starts them, and CPUs tell nothing of the work.
+    /// Whether a GPU runs the code. One host thread launches it, so CPU counters do not describe it.
     fn runs_on_gpu(&self) -> bool {
         false
     }
@@ -116,12 +122,13 @@ pub trait TargetKind: Sync {
         false
     }
 
-    /// Returns the form in which tasks are computed where that is another than the one they have; other tasks are the CPU's.
+    /// Returns the conversion of tasks to the form that the target computes; tasks that it rejects stay on the CPU. None if tasks
+    /// are computed as they are.
     fn task_form(&self) -> Option<TaskForm> {
         None
     }
 
-    /// Returns what is to be said above times of the target.
+    /// Returns a note on the meaning of the target's times.
     fn note(&self, _text: &str) -> Option<String> {
         None
     }

@@ -56,10 +56,6 @@ impl TargetKind for Llvm {
         Some(crate::checked(text).map(|_| Target { kind: &Llvm, text: text.to_owned(), machine: host }))
     }
 
-    fn has_artifacts_for(&self, machine: &Machine) -> bool {
-        matches!(machine, Machine::Cpu(_))
-    }
-
     fn generator(&self) -> Option<Generator> {
         Some(Generator::Llvm)
     }

@@ -45,10 +45,6 @@ impl TargetKind for Mali {
         Ok(mali(text)?.machine)
     }
 
-    fn has_artifacts_for(&self, machine: &Machine) -> bool {
-        matches!(machine, Machine::Gpu(_))
-    }
-
     fn generator(&self) -> Option<Generator> {
         Some(Generator::OpenclC)
     }

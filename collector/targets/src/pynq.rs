@@ -11,7 +11,7 @@ pub const PYNQ: &str = "pynq";
 /// The unit of a board that is its cores.
 pub const ARM: &str = "arm";
 /// The board that is meant where none is named.
-const DEFAULT_BOARD: &str = "pynq-z1";
+pub(crate) const DEFAULT_BOARD: &str = "pynq-z1";
 
 /// Compiled code on the cores of a board.
 pub struct Pynq;
@@ -26,6 +26,7 @@ impl TargetKind for Pynq {
     }
 
     fn complete(&self, text: String, options: TargetOptions) -> Result<String, OptionError> {
+        options.refuse_architectures()?;
         let TargetOptions { unit, board, fpga_config, sim_params, .. } = options;
         if unit.as_deref() == Some(FPGA) {
             let text = fabric_text(board.as_deref(), fpga_config.as_deref(), sim_params.as_deref());

@@ -228,8 +228,12 @@ pub fn describe_reply(record: &mut Record, reply: &Result<RunReply, Fault>) -> R
         Ok(RunReply::WrongResult(check)) => wrong_result(record, check),
         Ok(RunReply::Failed(why)) => fail(record, Outcome::RunFailed, why.clone()),
         Ok(RunReply::Unsupported(why)) => fail(record, Outcome::Skipped, format!("unsupported: {why}")),
-        Ok(RunReply::Together(_)) => fail(record, Outcome::RunFailed, "it ran beside others".to_owned()),
-        Ok(RunReply::Profiled(_)) => fail(record, Outcome::RunFailed, "only its operators were looked at".to_owned()),
+        Ok(RunReply::Together(_)) => {
+            fail(record, Outcome::RunFailed, "the runner returned a co-run instead of a time".to_owned())
+        }
+        Ok(RunReply::Profiled(_)) => {
+            fail(record, Outcome::RunFailed, "the runner returned a profile instead of a time".to_owned())
+        }
         Err(fault) => fail(record, outcome_of(fault, Outcome::RunFailed), format!("run: {fault}")),
     }
     Ok(())

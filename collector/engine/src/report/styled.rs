@@ -11,9 +11,9 @@ use serde_json::Value;
 models::choice! {
     /// The tool whose table style is used.
     pub enum Style {
-        /// torch.profiler's
+        /// Table of torch.profiler
         Torch = "torch",
-        /// That of the report TVM had
+        /// Table of the report that TVM had
         Tvm = "tvm",
     }
 }
