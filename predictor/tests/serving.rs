@@ -3,6 +3,8 @@
 mod common;
 
 use datasets::{Origin, Outcome, Record, Source, Store};
+use learn::host_translation::HostTranslation;
+use learn::predictor::Predictor;
 use predictor::bundle;
 use predictor::serve::{Known, Service, serve};
 use serde_json::{Value, json};
@@ -13,14 +15,14 @@ use std::time::Duration;
 
 /// Starts a server that lives as long as the test program.
 fn server(patience: Duration) -> SocketAddr {
+    let predictor = bundle::from_bytes(common::trained()).expect("a predictor");
+    server_of(predictor, patience)
+}
+
+fn server_of(predictor: Predictor, patience: Duration) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
-    let service = Service {
-        predictor: bundle::from_bytes(common::trained()).expect("a predictor"),
-        mapping: Some(common::samples().1),
-        patience,
-        known: Some(known()),
-    };
+    let service = Service { predictor, mapping: Some(common::samples().1), patience, known: Some(known()) };
     std::thread::spawn(move || serve(listener, service));
     address
 }
@@ -125,11 +127,26 @@ fn post(address: SocketAddr, body: &str) -> (u16, Value) {
     (status, serde_json::from_str(&reply).expect("replies are JSON"))
 }
 
-/// That a document has the fields which the description requires of it, and no others.
+/// Asserts that a document has the fields which its description requires, and no others.
 fn check(document: &Value, schema: &str, openapi: &Value) {
     let schema = &openapi["components"]["schemas"][schema];
     let names = |value: &Value| -> BTreeSet<String> { value.as_object().expect("an object").keys().cloned().collect() };
-    assert_eq!(names(document), names(&schema["properties"]), "{document}\n{schema}");
+    let required: BTreeSet<String> = serde_json::from_value(schema["required"].clone()).expect("a list of names");
+    assert_eq!(names(document), required, "{document}\n{schema}");
+    assert!(required.is_subset(&names(&schema["properties"])), "{schema}");
+}
+
+/// A calibration is named by the class of hosts alone.
+#[test]
+fn answers_for_a_calibrated_host_name_it() {
+    let mut predictor = bundle::from_bytes(common::trained()).expect("a predictor");
+    let here = HostTranslation { host_class: "here".to_owned(), common_factor: 2.0, ..HostTranslation::default() };
+    predictor.this_host = Some(here);
+    let address = server_of(predictor, Duration::from_secs(60));
+    let about: Value = serde_json::from_str(&get(address, "/about").1).expect("JSON");
+    assert_eq!(about["this_host"], "here");
+    let (status, reply) = post(address, r#"{"operators": ["product:b=1,m=64,n=64,k=64"]}"#);
+    assert_eq!((status, &reply["this_host"]), (200, &Value::from("here")), "{reply}");
 }
 
 #[test]

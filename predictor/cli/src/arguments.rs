@@ -39,7 +39,7 @@ pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
     /// Colour tables and messages: `auto` on terminals, unless `NO_COLOR` is set
-    #[arg(long, global = true, value_name = "WHEN", value_parser = ["auto", "always", "never"], default_value = "auto")]
+    #[arg(long, global = true, value_name = "WHEN", value_parser = report::ColorChoice::NAMES, default_value = "auto")]
     pub color: String,
 }
 

@@ -54,7 +54,11 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
     let predicted = curve(predictor, operator, settings)?;
     let mut posterior = Posterior::of(&predicted);
     let mut probes = Vec::new();
-    let device = queries::device(predictor, usual)?;
+    // A calibrated predictor answers for this host instead of the device that it was trained on.
+    let device = match (&predictor.this_host, &usual.device) {
+        (Some(host), None) => host.host_class.as_str(),
+        _ => queries::device(predictor, usual)?,
+    };
     while let Some(probing) = options.probing.as_ref().filter(|_| probes.len() < MOST_PROBES) {
         let Some(at) = posterior.next() else { break };
         let measured = measure(&probing.program, &probing.operator, at as u32, probing.deadline)?;

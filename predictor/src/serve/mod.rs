@@ -100,7 +100,7 @@ fn about(service: &Service) -> Value {
     json!({
         "program_version": about.program_version, "data_hash": about.data_hash, "rows": about.rows,
         "operators": operators, "devices": devices, "has_mapping": service.mapping.is_some(),
-        "this_host": service.predictor.this_host,
+        "this_host": service.predictor.this_host.as_ref().map(|host| &host.host_class),
     })
 }
 
@@ -156,7 +156,8 @@ fn predict(request: Request, service: &Service) -> Result<Value> {
         operators.extend(of_model);
     }
     let total = queries::total(&operators, &answers, &Run::default());
-    let this_host = service.predictor.this_host.as_ref().filter(|_| setting.device.is_none());
+    let calibration = service.predictor.this_host.as_ref().filter(|_| setting.device.is_none());
+    let this_host = calibration.map(|host| &host.host_class);
     Ok(json!({ "operators": answers, "total": total, "this_host": this_host }))
 }
 
