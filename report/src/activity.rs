@@ -1,17 +1,18 @@
-//! Says on standard error what a program is doing, where it would be silent for long.
+//! Notes on standard error during long silent work.
 //!
-//! A thread looks at it a few times a second. On a terminal one line is written anew; elsewhere there is a line after two seconds of
-//! silence, and then one every half minute.
+//! A thread polls a few times a second. On a terminal it rewrites one line; elsewhere it writes a line after two seconds of
+//! silence and then one every half minute.
 
+use crate::{ColorChoice, Paper};
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Mutex, MutexGuard, Once};
 use std::time::{Duration, Instant};
 
-/// Nobody wonders about shorter silences.
+/// Silence after which a line is written.
 const SILENCE: Duration = Duration::from_secs(2);
-/// Lines of one piece of work are so far apart where standard error is no terminal.
+/// Interval of lines if standard error is no terminal.
 const INTERVAL: Duration = Duration::from_secs(30);
-/// How often it is looked whether to write.
+/// Polling interval of the thread.
 const TICK: Duration = Duration::from_millis(200);
 
 /// What the program is doing.
@@ -20,7 +21,7 @@ struct Activity {
     began: Instant,
     /// When something was written last.
     written: Instant,
-    /// Whether this work was told of already.
+    /// Whether a line about this work was written.
     is_told: bool,
     /// Whether a line on the terminal waits to be replaced.
     has_line: bool,
@@ -63,7 +64,7 @@ pub fn end() {
     *activity() = None;
 }
 
-/// Makes room for other output, which is a sign of life, too.
+/// Clears the line for other output, which restarts the silence.
 pub fn clear() {
     if let Some(activity) = activity().as_mut() {
         activity.written = Instant::now();
@@ -82,7 +83,12 @@ fn watch() {
         let now = Instant::now();
         let Some(line) = activity.line(now, is_terminal) else { continue };
         let written = match is_terminal {
-            true => write!(io::stderr(), "\r\x1b[K{line}"),
+            true => {
+                // A wrapped line would leave a copy behind.
+                let width = Paper::of(&io::stderr(), ColorChoice::Never, |name| std::env::var_os(name)).width;
+                let shown: String = line.chars().take(width.saturating_sub(1)).collect();
+                write!(io::stderr(), "\r\x1b[K{shown}")
+            }
             false => writeln!(io::stderr(), "{line}"),
         };
         activity.has_line = is_terminal;

@@ -21,6 +21,9 @@ pub enum ColorChoice {
 }
 
 impl ColorChoice {
+    /// Values of `--color`.
+    pub const NAMES: [&'static str; 3] = ["auto", "always", "never"];
+
     /// Returns the choice of a word.
     pub fn from_name(name: &str) -> Option<ColorChoice> {
         match name {

@@ -31,12 +31,13 @@ pub struct Arguments {
     /// Something else than collecting.
     #[command(subcommand)]
     pub command: Option<Command>,
+    // Declared for help and completions: `report::terminal::take_color_flag` removes it before clap parses.
+    /// Colour tables and messages: `auto` on terminals, unless `NO_COLOR` is set
+    #[arg(long, global = true, value_name = "WHEN", value_parser = report::ColorChoice::NAMES, default_value = "auto")]
+    pub color: String,
     /// What to collect.
     #[command(flatten)]
     pub collect: Collect,
-    /// Colour tables and messages: `auto` on terminals, unless `NO_COLOR` is set
-    #[arg(long, global = true, value_name = "WHEN", value_parser = ["auto", "always", "never"], default_value = "auto")]
-    pub color: String,
 }
 
 const EXAMPLES: &str = "Example: opcollect resnet-18 --target llvm";
