@@ -106,18 +106,20 @@ fn a_killed_night_goes_on_where_it_stopped() {
     // Once at first, and once after each slice that came to its end; not at each start.
     assert!(looks <= 8, "{looks}");
 
-    // Another night finds machine code that this machine did not make.
-    std::fs::remove_dir_all(bench.locks().join("state/nights")).expect("a killed night's state");
-    let folder =
-        std::fs::read_dir(bench.path("store/sentinels")).expect("sentinels").next().expect("one").expect("one").path();
-    std::fs::write(folder.join("more"), "x").expect("a file");
-    let mut night = start(command());
     let is_set_aside = || {
         std::fs::read_dir(bench.path("store/sentinels"))
             .ok()?
             .flatten()
             .find(|entry| entry.file_name().to_string_lossy().starts_with("set-aside-"))
     };
+    assert!(is_set_aside().is_none(), "sentinels that this machine built are kept");
+
+    // Another night finds machine code that this machine did not make.
+    std::fs::remove_dir_all(bench.locks().join("state/nights")).expect("a killed night's state");
+    let entries = std::fs::read_dir(bench.path("store/sentinels")).expect("sentinels").flatten();
+    let mut folders = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
+    std::fs::write(folders.next().expect("one").path().join("more"), "x").expect("a file");
+    let mut night = start(command());
     assert!(night.until(|_| is_set_aside()).is_some());
     night.until(|_| Some(made()).filter(|made| *made > before + 4));
     processes::send(night.pid(), nix::sys::signal::Signal::SIGTERM);

@@ -18,7 +18,7 @@ impl StateFile {
     /// Returns the file of a kind for a folder, such as a store, on this machine. `state` is the
     /// folder for state.
     pub fn new(state: &Path, kind: &str, folder: &Path) -> StateFile {
-        let folder = std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+        let folder = resolve(folder);
         let host = nix::unistd::gethostname().unwrap_or_default();
         let text = format!("{}\n{}", host.to_string_lossy(), folder.display());
         StateFile(state.join(kind).join(format!("{}.json", Key::of_bytes(text.as_bytes()))))
@@ -43,5 +43,41 @@ impl StateFile {
     pub fn forget(&self) {
         // A file that cannot be removed does no harm.
         let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Returns the canonical path of a folder that may not exist yet: the same as once it exists.
+fn resolve(folder: &Path) -> PathBuf {
+    if let Ok(path) = std::fs::canonicalize(folder) {
+        return path;
+    }
+    match (folder.parent(), folder.file_name()) {
+        (Some(parent), Some(name)) if parent.as_os_str().is_empty() => resolve(Path::new(".")).join(name),
+        (Some(parent), Some(name)) => resolve(parent).join(name),
+        _ => folder.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_keeps_its_file_once_it_exists() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("real")).unwrap();
+        std::os::unix::fs::symlink("real", root.path().join("link")).unwrap();
+        let folder = root.path().join("link/store/sentinels");
+        let before = StateFile::new(root.path(), "kind", &folder);
+        before.write(&"hash").unwrap();
+        std::fs::create_dir_all(&folder).unwrap();
+        assert_eq!(StateFile::new(root.path(), "kind", &folder).read::<String>().as_deref(), Some("hash"));
+    }
+
+    #[test]
+    fn relative_folders_are_below_the_working_directory() {
+        let here = std::env::current_dir().unwrap().canonicalize().unwrap();
+        assert_eq!(resolve(Path::new("no/such/folder")), here.join("no/such/folder"));
+        assert_eq!(resolve(Path::new("src")), here.join("src"));
     }
 }
