@@ -5,6 +5,9 @@
 //! atomically and is complete, so the measuring machine needs no compiler. An object file is
 //! machine code that is executed: run only trusted folders.
 
+#[cfg(test)]
+#[path = "../../../../tests/memory.rs"]
+mod memory;
 mod plan;
 mod read;
 mod write;

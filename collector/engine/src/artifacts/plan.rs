@@ -196,6 +196,7 @@ impl Built {
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::memory::{alone, peak_bytes};
     use super::*;
     use crate::campaign::graphs::LoadedModels;
     use crate::campaign::{Settings, planned_tasks};
@@ -314,15 +315,12 @@ pub(super) mod tests {
         assert!(tried > 2000 && refused > tried / 2, "{refused} of {tried} refused");
     }
 
-    /// Returns the peak memory of this process in bytes.
-    pub fn peak_bytes() -> usize {
-        let status = std::fs::read_to_string("/proc/self/status").unwrap();
-        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-        line.trim().strip_suffix(" kB").unwrap().parse::<usize>().unwrap() << 10
-    }
-
     #[test]
     fn memory_is_bounded_by_the_length_of_a_plan() {
+        alone(plans_of_any_length);
+    }
+
+    fn plans_of_any_length() {
         const BYTES: usize = 16 << 20;
         let whole = serde_json::to_value(plan()).unwrap();
         let nested = format!("{}{}", "[".repeat(100), "]".repeat(100));

@@ -173,11 +173,16 @@ fn read_code(dir: &Path, name: &str, suffix: &str) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::plan::tests::{peak_bytes, plan};
+    use super::super::memory::{alone, peak_bytes};
+    use super::super::plan::tests::plan;
     use super::*;
 
     #[test]
     fn a_file_that_a_plan_names_often_is_in_memory_once() {
+        alone(one_file_for_all_builds);
+    }
+
+    fn one_file_for_all_builds() {
         const FILE_BYTES: usize = 1 << 20;
         const BUILDS: usize = 300;
         let dir = tempfile::tempdir().unwrap();
