@@ -4,6 +4,11 @@ use crate::llvm::Llvm;
 use crate::{Cpu, Machine, Target, llvm};
 use serde_json::json;
 
+/// The name of the target that is a board.
+pub const PYNQ: &str = "pynq";
+/// The board that is used if none is named.
+pub(crate) const DEFAULT_BOARD: &str = "pynq-z1";
+
 /// A board by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Board {

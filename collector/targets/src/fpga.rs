@@ -1,7 +1,7 @@
 //! `pynq` with the unit `fpga`: a core on a board's fabric, which runs programs of our own generator.
 
+use crate::board::{DEFAULT_BOARD, PYNQ};
 use crate::kind::{BenchKind, Host, HostCpu, Refusal, Resolved, Setting, TargetKind, TaskForm, TunerNeeds};
-use crate::pynq::{DEFAULT_BOARD, PYNQ};
 use crate::{Machine, Target};
 use accelerator::{Board, Core, REVISION, TimingSet, boards, in_core_form, timing_sets};
 use datasets::Record;

@@ -16,7 +16,7 @@ mod torch;
 pub use architecture::{
     Architecture, BLOCK_REGISTERS, BLOCK_THREADS, Multiprocessor, STATIC_SHARED_BYTES, UnknownArchitecture,
 };
-pub use board::{BOARDS, Board, architecture, board, of_architecture};
+pub use board::{BOARDS, Board, PYNQ, architecture, board, of_architecture};
 pub use composite::{Composite, composite};
 pub use cuda::{architectures, cuda, cuda_text};
 pub use fields::{Form, checked};
@@ -27,7 +27,7 @@ pub use kind::{
 };
 pub use llvm::{HOST, llvm};
 pub use mali::mali;
-pub use pynq::{ARM, PYNQ};
+pub use pynq::ARM;
 pub use schedules::{Cpu, Gpu, WARP_THREADS};
 pub use torch::torch;
 

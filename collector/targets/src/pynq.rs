@@ -1,17 +1,14 @@
 //! `pynq`: the Arm cores of a board, through LLVM. The code is LLVM's, and records name the board's unit.
 
+use crate::board::{DEFAULT_BOARD, PYNQ};
 use crate::fpga::{FPGA, fabric_text};
 use crate::kind::{Host, HostCpu, OptionError, Refusal, Resolved, TargetKind, TargetOptions, refuse_first};
 use crate::llvm::{HOST, of_host};
 use crate::mali::MALI;
 use crate::{BOARDS, Machine, Target, board};
 
-/// The name of the target that is a board.
-pub const PYNQ: &str = "pynq";
 /// The unit of a board that is its cores.
 pub const ARM: &str = "arm";
-/// The board that is meant where none is named.
-pub(crate) const DEFAULT_BOARD: &str = "pynq-z1";
 
 /// Compiled code on the cores of a board.
 pub struct Pynq;
