@@ -1,6 +1,6 @@
 //! Runs every fuzz target on its seeds and on random mutations of them.
 //!
-//! `OPCOLLECT_FUZZ_SECONDS` sets the duration (default 5); the number of inputs depends on the machine. A finding is
+//! `OPCOLLECT_FUZZ_SECONDS` sets the duration (default 2); the number of inputs depends on the machine. A finding is
 //! written to `fuzz/artifacts/<target>`.
 #![allow(missing_docs)]
 #![allow(clippy::print_stderr, reason = "the number of inputs is for people, and decides nothing")]
@@ -135,7 +135,7 @@ fn check(name: &str) {
     let target = fuzz::find_target(name).expect("a target");
     let seeds = read_seeds(&Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds").join(name));
     assert!(!seeds.is_empty(), "fuzz/seeds/{name} is empty");
-    let seconds = std::env::var("OPCOLLECT_FUZZ_SECONDS").map_or(5.0, |text| text.parse().expect("seconds"));
+    let seconds = std::env::var("OPCOLLECT_FUZZ_SECONDS").map_or(2.0, |text| text.parse().expect("seconds"));
     let (watcher, inputs) = channel();
     std::thread::scope(|scope| {
         scope.spawn(move || watch(name, &inputs));
