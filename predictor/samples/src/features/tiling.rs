@@ -58,20 +58,18 @@ pub fn add(work: &Work, device: &Device, threads: f64, revision: Revision, extra
     let domain = domain(work, revision, has_tiles, THREADS_C.of(&knobs).is_none());
     let nest = LoopNest::of(&domain, &knobs);
     let found = features(&Seen { work, device, threads, revision, domain: &domain, nest: &nest }, &knobs);
-    extras.extend(found.into_iter().map(|(name, value)| (format!("{}{name}", revision.prefix()), value)));
+    let named = |name: &str| name.replacen(Revision::Second.prefix(), revision.prefix(), 1);
+    extras.extend(found.into_iter().map(|(name, value)| (named(name), value)));
 }
 
-/// Adds the same of the loops of a point, where these are known.
-pub fn add_of(
+/// Returns the same features of the loops of a point, by name.
+pub fn of_loops(
     work: &Work,
     device: &Device,
     threads: f64,
     (domain, nest, knobs): (&Domain, &LoopNest, &schedules::Knobs),
-    extras: &mut BTreeMap<String, f64>,
-) {
-    let revision = Revision::Second;
-    let found = features(&Seen { work, device, threads, revision, domain, nest }, knobs);
-    extras.extend(found.into_iter().map(|(name, value)| (format!("{}{name}", revision.prefix()), value)));
+) -> Vec<(&'static str, f64)> {
+    features(&Seen { work, device, threads, revision: Revision::Second, domain, nest }, knobs)
 }
 
 /// Threads that the schedule gives something to do: all, where it does not say how many pieces there are.
@@ -173,6 +171,7 @@ impl Settings for Knobs<'_> {
     }
 }
 
+/// Features by their names in the second revision.
 type Found = Vec<(&'static str, f64)>;
 
 /// A schedule of an operator on a device.
@@ -231,26 +230,26 @@ fn contraction(seen: &Seen<'_>, knobs: &impl Settings) -> Found {
     let near = device.near_bytes.max(1.0);
     let tiles: f64 = nest.dimensions.iter().map(|dimension| dimension.tiles() as f64).product();
     let mut found = vec![
-        ("accumulators", accumulators),
-        ("spilled", (accumulators + vectors + 1.0) / REGISTERS),
-        ("loads_per_step", (vectors + positions) / accumulators),
-        ("lanes_used", own / ((own / lanes).ceil() * lanes)),
-        ("channels_used", used(Walk::Channels)),
-        ("columns_used", used(Walk::Columns)),
-        ("rows_used", rows.map_or(1.0, |dimension| dimension.used())),
-        ("tiles", tiles.log2()),
-        ("steps", work.depth.log2()),
-        ("inner_steps", inner),
-        ("written_out", written_out.log2()),
-        ("weight_tile_of_near", (weight_tile / near).log2()),
-        ("weight_tile_of_cache", (weight_tile / device.cache_bytes).log2()),
-        ("input_tile_of_near", (input_tile / near).log2()),
-        ("input_tile_of_cache", (input_tile / device.cache_bytes).log2()),
-        ("split_used", depth / ((depth / split).ceil() * split)),
+        ("nest.accumulators", accumulators),
+        ("nest.spilled", (accumulators + vectors + 1.0) / REGISTERS),
+        ("nest.loads_per_step", (vectors + positions) / accumulators),
+        ("nest.lanes_used", own / ((own / lanes).ceil() * lanes)),
+        ("nest.channels_used", used(Walk::Channels)),
+        ("nest.columns_used", used(Walk::Columns)),
+        ("nest.rows_used", rows.map_or(1.0, |dimension| dimension.used())),
+        ("nest.tiles", tiles.log2()),
+        ("nest.steps", work.depth.log2()),
+        ("nest.inner_steps", inner),
+        ("nest.written_out", written_out.log2()),
+        ("nest.weight_tile_of_near", (weight_tile / near).log2()),
+        ("nest.weight_tile_of_cache", (weight_tile / device.cache_bytes).log2()),
+        ("nest.input_tile_of_near", (input_tile / near).log2()),
+        ("nest.input_tile_of_cache", (input_tile / device.cache_bytes).log2()),
+        ("nest.split_used", depth / ((depth / split).ceil() * split)),
     ];
     if seen.revision != Revision::First {
         let together: f64 = nest.dimensions.iter().map(|dimension| dimension.together as f64).product();
-        found.extend([("together", together.log2()), ("walked", nest.walked())]);
+        found.extend([("nest.together", together.log2()), ("nest.walked", nest.walked())]);
     }
     found.extend(shared(seen, nest.chunks() as f64));
     found
@@ -265,7 +264,8 @@ fn lanes(device: &Device) -> f64 {
 fn elements(seen: &Seen<'_>) -> Found {
     let Some(columns) = seen.nest.dimensions.last() else { return Vec::new() };
     let (vector, lanes) = (columns.tile as f64, lanes(seen.device));
-    let mut found = vec![("columns_used", columns.used()), ("lanes_used", vector / ((vector / lanes).ceil() * lanes))];
+    let mut found =
+        vec![("nest.columns_used", columns.used()), ("nest.lanes_used", vector / ((vector / lanes).ceil() * lanes))];
     if seen.nest.shared > 0 {
         let is_row = seen.revision == Revision::First && seen.nest.dimensions.len() == 1;
         found.extend(shared(seen, if is_row { 1.0 } else { seen.nest.chunks() as f64 }));
@@ -277,10 +277,10 @@ fn elements(seen: &Seen<'_>) -> Found {
 fn shared(seen: &Seen<'_>, chunks: f64) -> Found {
     let Seen { work, threads, .. } = *seen;
     vec![
-        ("chunks", chunks.log2()),
-        ("chunks_shared", chunks / ((chunks / threads).ceil() * threads)),
-        ("flops_per_chunk", (work.flops.max(1.0) / chunks).log2()),
-        ("bytes_per_chunk", (work.bytes() / chunks).log2()),
+        ("nest.chunks", chunks.log2()),
+        ("nest.chunks_shared", chunks / ((chunks / threads).ceil() * threads)),
+        ("nest.flops_per_chunk", (work.flops.max(1.0) / chunks).log2()),
+        ("nest.bytes_per_chunk", (work.bytes() / chunks).log2()),
     ]
 }
 
