@@ -1,4 +1,4 @@
-//! The command line: the commands. Flags of one command lie beside it, shared ones in `options.rs`.
+//! Commands and global options. Options of one command are in the command's file, shared ones in `options.rs`.
 
 use crate::board::BoardCommand;
 use crate::collect::Collect;
@@ -18,7 +18,7 @@ use crate::trace::TraceCommand;
 use clap::{Parser, Subcommand};
 use std::path::PathBuf;
 
-/// Collect operator times: load a model, compile its operators with Apache TVM, measure them, record what happened.
+/// Compile a model's operators with Apache TVM, measure them, and record times.
 #[derive(Debug, Parser)]
 #[command(
     name = "opcollect",
@@ -28,14 +28,12 @@ use std::path::PathBuf;
     after_long_help = LONG_EXAMPLES
 )]
 pub struct Arguments {
-    /// Something else than collecting.
     #[command(subcommand)]
     pub command: Option<Command>,
     // Declared for help and completions: `report::terminal::take_color_flag` removes it before clap parses.
     /// Colour tables and messages: `auto` on terminals, unless `NO_COLOR` is set
     #[arg(long, global = true, value_name = "WHEN", value_parser = report::ColorChoice::NAMES, default_value = "auto")]
     pub color: String,
-    /// What to collect.
     #[command(flatten)]
     pub collect: Collect,
 }
@@ -54,27 +52,32 @@ Examples:
   opcollect --modelsource local --modelname resnet-18 --backend torch --store runs/vendor
   opcollect --modelsource local --modelname resnet-18 --target pynq --board pynq-z2 --host 192.168.2.99 --store runs/board
 
-Exit codes: 0 all done; 1 done, but some attempts gave no time (counts are printed); 2 bad use or input; 3 this machine
-or installation cannot do it; 4 something got slower, with `--fail-on`; 130 or 143 interrupted, everything so far is in the store.";
+Exit codes:
+    0    success
+    1    success, but some attempts gave no time; the number is printed
+    2    invalid arguments or input
+    3    this machine or installation lacks something that the command needs
+    4    a comparison with `--fail-on` found a regression
+    130  interrupted (143: terminated); completed measurements are in the store";
 
-/// What is done with a whole model.
 #[derive(Debug, Subcommand)]
 pub enum ModelCommand {
-    /// Run a model, time it and compare it with the reference
+    /// Run a model, time it, and compare its outputs with the reference
     #[command(after_help = "Example: opcollect model run --modelsource local --modelname resnet-18 --threads 2")]
     Run(Box<ModelRun>),
-    /// Build a model into a folder that `opcollect run` runs without the compiler and without the model's file
+    /// Build a model into a folder that needs neither compiler nor model file
+    ///
+    /// `opcollect run DIR` runs such a folder.
     #[command(after_help = "Example: opcollect model build --modelsource local --modelname resnet-18 --out resnet-18")]
     Build(ModelBuild),
-    /// Run a model in several ways in turns, and say how their times compare
+    /// Compare ways to run a model in interleaved rounds
     #[command(after_help = "Example: opcollect model compare --modelsource local --modelname resnet-18 --threads 1")]
     Compare(ModelCompare),
 }
 
-/// Everything but collecting.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// List the models that have names
+    /// List the models of the zoo and the transformer configurations
     List {
         /// Print a JSON array
         #[arg(long)]
@@ -84,23 +87,23 @@ pub enum Command {
     Graph {
         #[command(flatten)]
         models: Models,
-        /// Show it as loaded, before any pass
+        /// Show the graph as loaded, before any pass
         #[arg(long)]
         raw: bool,
-        /// How to show it
+        /// Output format
         #[arg(long, value_enum, default_value_t = GraphFormat::Text)]
         format: GraphFormat,
-        /// Write a page with a drawing of its tasks to this file, to open in a browser
+        /// Write an HTML page with a drawing of the tasks to this file
         #[arg(long, value_name = "FILE", conflicts_with = "format")]
         html: Option<PathBuf>,
-        /// Write it as an ONNX file, with the numbers of its constants
+        /// Write the model as an ONNX file, including its constants
         #[arg(long, value_name = "FILE", conflicts_with_all = ["format", "html"])]
         onnx: Option<PathBuf>,
-        /// On the page, show the best measured median of each task that this store has
+        /// Show the best measured median of each task of this store on the page
         #[arg(long, value_name = "DIR", requires = "html")]
         store: Option<PathBuf>,
     },
-    /// Show the tasks of a model with their work and places
+    /// Show the tasks of a model, with work and positions
     Tasks {
         #[command(flatten)]
         models: Models,
@@ -112,36 +115,36 @@ pub enum Command {
     Space {
         #[command(flatten)]
         models: Models,
-        /// Show what is left of the spaces with these settings of an axis
+        /// Show only schedules with these settings of an axis, such as tile_x=4,8
         #[arg(long, value_name = "AXIS=SETTING,...")]
         only: Vec<String>,
-        /// Also list this many sampled schedules of each task
+        /// Also list N schedules of each task, sampled at random
         #[arg(long, value_name = "N", default_value_t = 0)]
         sample: usize,
-        /// Seed of the samples
+        /// Seed of the sampled schedules
         #[arg(long, value_name = "N", default_value_t = 0)]
         seed: u64,
         /// Print a JSON array
         #[arg(long)]
         json: bool,
     },
-    /// Compile a model's tasks into a folder of artifacts, without running them
+    /// Compile a model's tasks into a folder of artifacts without running them
     Build {
         #[command(flatten)]
         models: Models,
         #[command(flatten)]
         sweep: Sweep,
-        /// Folder for the artifacts; it must not exist or be empty
+        /// Output folder of the artifacts; it must be empty or absent
         #[arg(long, value_name = "DIR")]
         out: PathBuf,
     },
-    /// Measure a folder that was built: of artifacts by `build`, of a program by `model build`
+    /// Measure a folder that `build` or `model build` wrote
     ///
-    /// Both hold machine code, which is run: run only folders you trust.
+    /// Such folders contain machine code, which is executed: run only folders you trust.
     Run {
-        /// The folder
+        /// Folder that `build` or `model build` wrote
         dir: PathBuf,
-        /// Write records to this store [default: opcollect-data]
+        /// Store to write records to [default: opcollect-data]
         #[arg(long, value_name = "DIR")]
         store: Option<PathBuf>,
         #[command(flatten)]
@@ -152,77 +155,81 @@ pub enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Run whole models
+    /// Run, build or compare whole models
     Model {
         #[command(subcommand)]
         command: ModelCommand,
     },
-    /// Run operators beside each other, and beside partners that ask for one thing alone: what that costs each
+    /// Measure slowdown under concurrent operators and synthetic load
     ///
-    /// Each combination is timed in rounds, each member alone and then all at once, each on cores of its own. Records stand beside
-    /// those of operators alone: their times are those beside the operators of `co_run`, and `counters` has `alone_ns`, `slowdown`
-    /// and its interval. What the store has is not measured again.
+    /// Each combination is timed in rounds: first each member alone, then all members at once, each on its own cores. A
+    /// record contains the times during concurrent execution; its column `co_run` names the other operators, and
+    /// `counters` contains `alone_ns`, `slowdown` and the interval of the slowdown. Combinations that are in the store
+    /// are not measured again.
     #[command(after_help = CORUN_EXAMPLES)]
     Corun(Box<CoRunRun>),
-    /// Run a few operators side by side and one after the other, in turns, by the schedules of a choice
+    /// Compare concurrent with sequential execution of two to four operators
     ///
-    /// `oppredict cotune --measure` does this with what it chose.
+    /// Reads schedules and threads from a file of `oppredict cotune --choice`. `oppredict cotune --measure` runs this
+    /// command.
     Race(RaceRun),
-    /// Tell where the time of a model goes, operator by operator
+    /// Report the time of each operator of a model, measured in the network
     ///
-    /// The model is built and run as `model run` does it. Runs with times around each operator take turns with runs that
-    /// nobody looks at: what looking costs is part of every report.
+    /// Runs with timers around each operator alternate with runs without timers, so each report contains the overhead
+    /// of profiling.
     #[command(after_help = PROFILE_EXAMPLES)]
     Profile(Box<ProfileRun>),
-    /// Look into, move and care for stores
+    /// Query, convert, merge and check stores
     Dataset {
         #[command(subcommand)]
         command: DatasetCommand,
     },
-    /// Measure for a night: what regressed or is uncertain, then new work, then variations, with sentinels between
+    /// Run a nightly campaign: regressions, new work, variations, sentinels
     #[command(after_help = NIGHT_EXAMPLES)]
     Night(Box<NightRun>),
-    /// Tell what got slower or faster between stores, nights, versions or hosts, after taking out what the machine did
+    /// Find regressions, corrected for machine drift
+    ///
+    /// Compares stores, nightly runs, versions or hosts.
     #[command(after_help = DRIFT_EXAMPLES)]
     Drift(DriftRun),
-    /// Show every process that is at work on a store: how far it is, how fast, and what it lost
+    /// Show the progress of all processes that write to a store
     Status {
-        /// The store [default: opcollect-data]
+        /// Store [default: opcollect-data]
         #[arg(long, value_name = "DIR", conflicts_with = "place")]
         store: Option<PathBuf>,
-        /// The store, as for `--store`
+        /// Store, as for `--store`
         #[arg(value_name = "STORE")]
         place: Option<PathBuf>,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Build and measure again: one record of a store, or saved traces of TVM's tuner
+    /// Build and measure one record of a store, or saved traces of TVM's tuner
     Replay(Replay),
-    /// Read captures of TPU cards: view, import, compare and take them
+    /// View, import, compare and take captures of TPU cards
     Tpu {
         #[command(subcommand)]
         command: TpuCommand,
     },
-    /// Look into trace files of any origin: sums, questions, checks, other formats
+    /// Summarize, query, check, convert, merge and import trace files
     Trace {
         #[command(subcommand)]
         command: TraceCommand,
     },
-    /// Serve a board, or look at what a core on its fabric would do
+    /// Serve a board, or simulate an operator on the core on its fabric
     Board {
         #[command(subcommand)]
         command: BoardCommand,
     },
-    /// Look at the devices of a tracker
+    /// Show or drain the devices of a tracker
     Fleet {
         #[command(subcommand)]
         command: FleetCommand,
     },
-    /// Say what this machine can measure, what not, and how to improve it
+    /// Show what this machine can measure, and how to improve it
     #[command(after_help = "Example: opcollect doctor --noise")]
     Doctor {
-        /// Measure for 60 s how much this machine's times scatter from visit to visit, and print that
+        /// Measure the spread of times between visits, for 60 s
         #[arg(long)]
         noise: bool,
         /// Print one JSON document
@@ -230,8 +237,5 @@ pub enum Command {
         json: bool,
     },
     /// Print a completion script for a shell
-    Completions {
-        /// The shell
-        shell: clap_complete::Shell,
-    },
+    Completions { shell: clap_complete::Shell },
 }

@@ -1,6 +1,6 @@
 //! `build` and `run`: compile on one machine, measure on another.
 
-use super::collect::{Shown, collect};
+use super::collect::{CollectionOutput, collect};
 use super::pace::Pace;
 use super::progress::terminal;
 use super::signals::watch_signals_for;
@@ -34,11 +34,11 @@ pub fn run(dir: &Path, store: Option<&Path>, measuring: &Measuring, asked: &Prog
         repeat: measuring.repeat(),
         night: measuring.night.clone(),
         compares: false,
-        wait_seconds: measuring.wait,
+        wait_seconds: measuring.exclusive.wait,
         start: Instant::now(),
         signal: Arc::clone(&signal),
     };
     let session = Session::open_artifacts(Artifacts::read(dir)?, options, terminal(measuring.progress))?;
     watch_signals_for(&signal)?;
-    collect(&session, Shown { sink: None, as_json, curves: None })
+    collect(&session, CollectionOutput { sink: None, as_json, curves: None })
 }

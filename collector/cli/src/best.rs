@@ -1,34 +1,36 @@
-//! `dataset best`: the best known schedules and times.
+//! `dataset best`: the fastest known schedules.
 
 use super::{DONE, DONE_WITH_LOSSES, Pace, Result, paper, print, print_json, tell, terminal};
 use clap::Args;
 use datasets::best::{Best, Question};
 use engine::best::{best_in_store, find_best};
+use engine::stores::DEFAULT_STORE;
 use report::duration;
 use std::path::{Path, PathBuf};
 
-/// Of what the best is asked.
 #[derive(Clone, Debug, Args)]
 pub struct BestQuestion {
-    /// The store
-    #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+    /// Store
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
     pub store: PathBuf,
-    /// Only tasks of this operator, such as `conv2d`
+    /// Show only tasks of this operator, such as `conv2d`
     #[arg(long, value_name = "KIND")]
     pub operator: Option<String>,
-    /// Only tasks whose text contains this, or whose hash begins with it
+    /// Show only tasks whose text contains TEXT or whose hash starts with it
     #[arg(long, value_name = "TEXT")]
     pub task: Option<String>,
-    /// Only tasks of this model, and their sum
+    /// Show only tasks of this model, and the sum of their times
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// Only times on so many threads
+    /// Show only times on N threads
     #[arg(long, value_name = "N")]
     pub threads: Option<i64>,
-    /// The host, or its class; without records of it, the nearest that is known [default: this machine]
+    /// Host or class of hosts [default: this machine]
+    ///
+    /// If the store has no record of it, times of the most similar host are shown.
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
-    /// Also use times of other TVM versions, code revisions and clock policies, and show them
+    /// Also use times of other TVM versions, code revisions and clock policies
     #[arg(long)]
     pub all_versions: bool,
     /// Print one JSON document
@@ -36,7 +38,6 @@ pub struct BestQuestion {
     pub json: bool,
 }
 
-/// Prints the best of each task.
 pub fn run(asked: &BestQuestion) -> Result<u8> {
     let question = Question {
         operator: asked.operator.clone(),
@@ -52,7 +53,7 @@ pub fn run(asked: &BestQuestion) -> Result<u8> {
     } else {
         print(&times.table(asked.all_versions, &paper()))?;
         if let (Some(total), Some(model)) = (times.total_ns, &asked.model) {
-            print(&format!("{model}: {} by the best of each task, one after the other", duration(total)))?;
+            print(&format!("{model}: {} as the sum of the fastest time of each task", duration(total)))?;
         }
         let note = times.elsewhere_note().filter(|_| asked.host.is_none());
         tell(&note.into_iter().collect::<Vec<_>>());
@@ -60,7 +61,7 @@ pub fn run(asked: &BestQuestion) -> Result<u8> {
     Ok(if times.is_damaged { DONE_WITH_LOSSES } else { DONE })
 }
 
-/// Returns the best of each task of a store.
+/// Reads the store and returns the best time of each task.
 pub fn ask(store: &Path, question: &Question) -> Result<Vec<Best>> {
     best_in_store(store, question, terminal(Pace::default()).as_ref())
 }

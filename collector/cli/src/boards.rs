@@ -9,14 +9,13 @@ use engine::failure::Failure;
 
 /// What a command says of a board.
 #[derive(Clone, Copy)]
-pub struct Wanted<'a> {
-    /// How it is reached.
+pub struct BoardRequest<'a> {
     pub boards: &'a BoardFlags,
     /// What runs on it, and which kind it is.
     pub models: &'a Models,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> BoardRequest<'a> {
     /// Returns the options of the board itself.
     pub fn of_board(self) -> BoardOptions<'a> {
         let BoardFlags { cross_cc, on_hardware, bitstream, .. } = self.boards;
@@ -30,7 +29,7 @@ impl<'a> Wanted<'a> {
 }
 
 /// Returns how the board of a command is reached; None where the command measures on this machine.
-pub fn access(wanted: Wanted<'_>) -> Result<Option<Access>> {
+pub fn access(wanted: BoardRequest<'_>) -> Result<Option<Access>> {
     let BoardFlags { host, port, tracker, key, secret_file, board_wait, .. } = wanted.boards;
     let settings = &wanted.models.settings;
     let kind = settings.target.as_deref().and_then(|target| targets::find_unit(target, settings.unit.as_deref()));
@@ -57,9 +56,9 @@ pub fn access(wanted: Wanted<'_>) -> Result<Option<Access>> {
 /// Flags that mean nothing where no board is named, and a target that needs one.
 fn refuse_without(boards: &BoardFlags, needs_board: bool) -> Result<()> {
     const HINT: &str = "give `--host` and `--port`, or `--tracker` and `--key`, or `--unit fpga` for a core on a fabric, simulated; \
-                        docs/guide/boards.md says how a board is set up";
+                        docs/guide/boards.md describes the setup of a board";
     if needs_board {
-        return Err(Failure::usage("the cores of a board are measured on one, and none was named").with_hint(HINT));
+        return Err(Failure::usage("measuring the cores of a board needs a board").with_hint(HINT));
     }
     let given = [
         ("--key", boards.key.is_some()),
@@ -69,7 +68,7 @@ fn refuse_without(boards: &BoardFlags, needs_board: bool) -> Result<()> {
         ("--bitstream", boards.bitstream.is_some()),
     ];
     match given.into_iter().find(|(_, is_given)| *is_given) {
-        Some((flag, _)) => Err(Failure::usage(format!("`{flag}` is for a board, and none was named")).with_hint(HINT)),
+        Some((flag, _)) => Err(Failure::usage(format!("`{flag}` needs a board")).with_hint(HINT)),
         None => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! The main job: collect records of models into a store.
+//! `opcollect MODEL…`: collects records of models into a store.
 
 use super::progress::terminal;
 use super::signals::watch_signals_for;
@@ -19,22 +19,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Which models, and how their operators are compiled and measured.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Collect {
     #[command(flatten)]
     pub models: Models,
-    /// Write records to this store, a folder that is made if needed
+    /// Store to write records to, created if absent [default: opcollect-data]
     ///
-    /// The same command again measures only what is missing. Default: `opcollect-data` in the working folder.
+    /// If the same command runs again, only missing records are measured.
     #[arg(long, value_name = "DIR", help_heading = "Data")]
     pub store: Option<PathBuf>,
     #[command(flatten)]
     pub measuring: Measuring,
-    /// After the campaign, run each model as a whole by the default and by the best schedules, and compare their times
+    /// Afterwards compare each model with default and with best schedules
     ///
-    /// It is what `opcollect model compare --variant default --variant best --store DIR` does, on each number of threads of
-    /// the campaign.
+    /// Whole models are run on each number of threads of the campaign, like `opcollect model compare --variant default
+    /// --variant best --store DIR`.
     #[arg(
         long,
         value_name = "BOOL",
@@ -46,15 +45,16 @@ pub struct Collect {
         help_heading = "Measuring"
     )]
     pub ifcompare: bool,
-    /// Do only this part of the work, as I/N with I from 1 to N
+    /// Run only part I of N of the work, with I from 1 to N
     ///
-    /// Each attempt belongs to exactly one part, even if the parts run on different machines; a search is not divided.
-    /// Without the flag, a Slurm job array or a Kubernetes indexed job says which part this process is.
+    /// Each attempt belongs to exactly one part, on whichever machine the parts run; searches are not divided. Default:
+    /// the part that a Slurm job array or a Kubernetes indexed job assigns to this process.
     #[arg(long, value_name = "I/N", help_heading = "Data")]
     pub shard: Option<String>,
-    /// At the end, also bring the store's records to `file:///folder` or `postgres://user@host/database`
+    /// Finally push records to a folder or to PostgreSQL
     ///
-    /// The store stays the truth: a place that is away is told, delays records and loses none.
+    /// Addresses: `file:///folder` or `postgres://user@host/database`. If an address is unreachable, a warning is
+    /// printed, and the store keeps all records for a later push.
     #[arg(long, value_name = "ADDRESS", help_heading = "Data")]
     pub sink: Option<String>,
     /// Print one JSON document as the last line of stdout instead of a table
@@ -68,10 +68,9 @@ pub struct Collect {
     pub boards: BoardFlags,
 }
 
-/// Collects.
 pub fn run(arguments: &Collect) -> Result<u8> {
     let start = Instant::now();
-    let wanted = boards::Wanted { boards: &arguments.boards, models: &arguments.models };
+    let wanted = boards::BoardRequest { boards: &arguments.boards, models: &arguments.models };
     let access = boards::access(wanted)?;
     let resolved =
         settings::config_of_search(&arguments.models, &arguments.sweep, &arguments.tuning, access.is_some())?;
@@ -85,27 +84,25 @@ pub fn run(arguments: &Collect) -> Result<u8> {
         repeat: measuring.repeat(),
         night: measuring.night.clone(),
         compares: arguments.ifcompare,
-        wait_seconds: measuring.wait,
+        wait_seconds: measuring.exclusive.wait,
         start,
         signal: Arc::clone(&signal),
     };
     let session = Session::open(resolved, options, terminal(measuring.progress))?;
     watch_signals_for(&signal)?;
-    collect(&session, Shown { sink: arguments.sink.as_deref(), as_json: arguments.json, curves })
+    collect(&session, CollectionOutput { sink: arguments.sink.as_deref(), as_json: arguments.json, curves })
 }
 
-/// Presentation of a collection.
-pub struct Shown<'a> {
+pub struct CollectionOutput<'a> {
     /// Address that records are also pushed to at the end.
     pub sink: Option<&'a str>,
-    /// Whether the report is JSON.
     pub as_json: bool,
     /// File for the page with learning curves.
     pub curves: Option<Output>,
 }
 
 /// Collects and prints the report.
-pub fn collect(session: &Session, shown: Shown<'_>) -> Result<u8> {
+pub fn collect(session: &Session, shown: CollectionOutput<'_>) -> Result<u8> {
     let done = session.collect()?;
     if let Some((searched, file)) = done.searched.as_ref().zip(shown.curves) {
         keep_curves(searched, &session.config, file)?;
@@ -161,7 +158,7 @@ fn keep_curves(searched: &Searched, config: &Config, mut file: Output) -> Result
     Ok(())
 }
 
-/// The part of the work that is ours, by flag or by the scheduler's variables.
+/// Returns the part of the work of this process, from the flag or the scheduler's variables.
 fn shard(flag: Option<&str>) -> Result<Option<Shard>> {
     match flag {
         Some(text) => text.parse().map(Some).map_err(Failure::usage),

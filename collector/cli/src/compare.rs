@@ -1,70 +1,72 @@
-//! `model compare`: ways to run one model, timed in turns.
+//! `model compare`: ways to run one model, timed in interleaved rounds.
 
 use super::pace::Pace;
 use super::progress::terminal;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings};
-use crate::options::{Models, Sampling, Sweep};
-use crate::values::whole_seconds;
+use crate::options::{ExclusiveUse, Models, Sampling, Sweep};
 use clap::Args;
 use engine::campaign::settings::Resolved;
-use engine::compare::{Wanted, Way, describe, make, time};
+use engine::compare::{ComparisonRequest, Way, describe, make, time};
 use engine::failure::Failure;
 use engine::flags::choices;
-use engine::prepared::{Asked, On, PreparedModel};
+use engine::prepared::{On, PreparationRequest, PreparedModel};
 use engine::{machine, staging};
 use job::Engine;
 use measure::ROUNDS;
 use models::Choice;
 use std::path::PathBuf;
 
-/// How ways to run a model are compared.
 #[derive(Debug, Args)]
 pub struct ModelCompare {
     #[command(flatten)]
     pub models: Models,
-    /// A way to run the model; ratios are to the first one [default: default, onnxruntime]
+    /// Way to run the model; repeatable [default: default, onnxruntime]
+    ///
+    /// Ratios are relative to the first variant.
     #[arg(long, value_name = "VARIANT", value_parser = choices::<Way>())]
     pub variant: Vec<Way>,
-    /// Take the schedules of `--variant best` from this store, as measured on such a host for the same target, versions, code
-    /// and number of threads
+    /// Store with the schedules for `--variant best`
+    ///
+    /// Schedules are those measured on this class of hosts, for the same target, versions, code and number of threads.
     #[arg(long, value_name = "DIR")]
     pub store: Option<PathBuf>,
-    /// Also use times of other TVM versions and code revisions for `--variant best`
+    /// Also use times of other TVM versions and code revisions for `best`
     #[arg(long, requires = "store")]
     pub all_versions: bool,
-    /// The plan of `--variant plan`, which `oppredict plan` made for this model, machine and number of threads
+    /// Plan for `--variant plan`, which `oppredict plan` wrote
+    ///
+    /// The plan must be for this model, machine and number of threads.
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
-    /// Threads [default: all CPUs]
+    /// Number of threads [default: all CPUs]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Rounds; in each, every variant is sampled for a short time, and who begins changes
+    /// Number of rounds
     ///
-    /// An interval of a ratio needs 6 of them.
+    /// Each round samples every variant for a short time, in rotating order. An interval of a ratio needs at least 6
+    /// rounds.
     #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub rounds: u32,
     /// Seed of input values [default: 0]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Do not compare the outputs with the reference, which takes long for large models
+    /// Skip the comparison with the reference, which is slow for large models
     #[arg(long)]
     pub no_check: bool,
-    /// Wait so long when another process measures on the same CPUs, instead of refusing
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = whole_seconds::<0, 1_000_000>)]
-    pub wait: u64,
+    #[command(flatten)]
+    pub exclusive: ExclusiveUse,
     /// Print one JSON document as the last line of stdout
     #[arg(long)]
     pub json: bool,
 }
 
-/// Compares.
 pub fn run(arguments: &ModelCompare) -> Result<u8> {
     let wanted = variants(arguments)?;
     let engines: Vec<Engine> = wanted.iter().map(|variant| variant.engine()).collect();
     let sweep = Sweep::of_run(arguments.threads, arguments.seed, &Sampling::default());
     let Resolved { config, loaded } = settings::config(&arguments.models, &sweep)?;
     let observer = terminal(Pace::default());
-    let mut whole = PreparedModel::of(Asked {
+    let mut whole = PreparedModel::of(PreparationRequest {
         config,
         models: &loaded,
         threads: arguments.threads,
@@ -76,9 +78,9 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
     })?;
     let best = arguments.store.as_ref().map(|store| whole.best(store, arguments.all_versions)).transpose()?;
     let plan = arguments.plan.as_ref().map(|path| staging::read(path, &whole)).transpose()?;
-    let wanted = Wanted { variants: &wanted, best: best.as_ref(), plan: plan.as_ref() };
+    let wanted = ComparisonRequest { variants: &wanted, best: best.as_ref(), plan: plan.as_ref() };
     let variants = make(&wanted, &mut whole)?;
-    let _exclusive = machine::exclusive(arguments.wait, observer.as_ref())?;
+    let _exclusive = machine::exclusive(arguments.exclusive.wait, observer.as_ref())?;
     let report = time(variants, arguments.rounds, &mut whole)?;
     if arguments.json {
         print_json(&report)?
@@ -88,7 +90,7 @@ pub fn run(arguments: &ModelCompare) -> Result<u8> {
     Ok(if report.is_wrong() { DONE_WITH_LOSSES } else { DONE })
 }
 
-/// The ways that are asked for, each once.
+/// Returns the requested variants without duplicates.
 fn variants(arguments: &ModelCompare) -> Result<Vec<Way>> {
     let wanted = match arguments.variant.as_slice() {
         [] => vec![Way::Default, Way::Onnxruntime],
@@ -104,7 +106,7 @@ fn variants(arguments: &ModelCompare) -> Result<Vec<Way>> {
         }
         (false, Some(_)) => {
             return Err(
-                Failure::usage("`--plan` is for `--variant plan`").with_hint("add `--variant plan`, or leave it out")
+                Failure::usage("`--plan` needs `--variant plan`").with_hint("add `--variant plan`, or remove `--plan`")
             );
         }
         _ => {}
@@ -113,7 +115,8 @@ fn variants(arguments: &ModelCompare) -> Result<Vec<Way>> {
         (true, None) => Err(Failure::usage("`--variant best` needs a store with measured schedules")
             .with_hint("give `--store DIR`; a store is made by `opcollect --modelname … --store DIR`")),
         (false, Some(_)) => {
-            Err(Failure::usage("`--store` is for `--variant best`").with_hint("add `--variant best`, or leave it out"))
+            Err(Failure::usage("`--store` needs `--variant best`")
+                .with_hint("add `--variant best`, or remove `--store`"))
         }
         _ => Ok(wanted),
     }

@@ -1,4 +1,4 @@
-//! `corun`: operators and synthetic partners next to each other, as records.
+//! `corun`: operators that run concurrently with other operators or synthetic partners.
 
 use super::progress::terminal;
 use super::signals::watch_signals;
@@ -13,14 +13,12 @@ use engine::stores::open_store;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-/// Examples of `corun`.
 pub const CORUN_EXAMPLES: &str = "\
 Examples:
   opcollect corun --config configs/corun.toml --store runs/corun
   opcollect corun --config configs/corun.toml --modelsource local --modelname squeezenet-1.1 --modelname mlp
   oppredict interference --data runs/corun --html slowdowns.html";
 
-/// Operators beside each other.
 #[derive(Debug, Args)]
 pub struct CoRunRun {
     #[command(flatten)]
@@ -29,7 +27,7 @@ pub struct CoRunRun {
     pub sweep: Sweep,
     #[command(flatten)]
     pub measuring: Measuring,
-    /// Write records to this store, a folder that is made if needed [default: opcollect-data]
+    /// Store to write records to, created if absent [default: opcollect-data]
     #[arg(long, value_name = "DIR")]
     pub store: Option<PathBuf>,
     /// Print one JSON document as the last line of stdout
@@ -37,13 +35,13 @@ pub struct CoRunRun {
     pub json: bool,
 }
 
-/// Makes the co-runs that a store lacks, and reports all.
+/// Measures the co-runs that are missing from a store and reports all.
 pub fn run(arguments: &CoRunRun) -> Result<u8> {
     let CoRunRun { models, sweep, measuring, store, json } = arguments;
     let (Resolved { config, loaded }, corun) = settings::config_of_coruns(models, sweep)?;
     let (repeat, observer) = (Repeat::new(&measuring.repeat())?, terminal(measuring.progress));
     let campaign = CoRunCampaign::plan((config, corun), &loaded, repeat, observer.clone())?;
-    let _exclusive = machine::exclusive(measuring.wait, observer.as_ref())?;
+    let _exclusive = machine::exclusive(measuring.exclusive.wait, observer.as_ref())?;
     let store = open_store(store.as_deref())?;
     let signal = watch_signals()?;
     let report = campaign.run(&store, &signal)?;

@@ -1,17 +1,17 @@
-//! `dataset`: stores, looked into, moved and cared for.
+//! `dataset`: queries, conversions and maintenance of stores.
 
 use super::pace::Pace;
 use super::progress::terminal;
 use super::{DONE, DONE_WITH_LOSSES, Result, best, paper, print, print_json, revisions, sharing, tell_damage};
 use crate::best::BestQuestion;
-use crate::values::{some_seconds, whole_mib};
-use capture::trace::Bounds;
+use crate::values::{positive_seconds, whole_mib};
+use capture::trace::QueryBounds;
 use clap::Subcommand;
 use datasets::sql::Dialect;
 use datasets::store::{Damage, MergeReport, QuarantineReport, SealReport};
 use datasets::{Choose, Format, SealOptions, Store};
 use engine::failure::Failure;
-use engine::stores::{failed, note_sealed, open, verify};
+use engine::stores::{DEFAULT_STORE, failed, note_sealed, open, verify};
 use engine::{query, sharing as shared};
 use report::{Table, figures, words};
 use serde::Serialize;
@@ -19,173 +19,175 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What can be done with stores.
 #[derive(Debug, Subcommand)]
 pub enum DatasetCommand {
-    /// Count a store's records by outcome, source, target, host and operator
+    /// Count records by outcome, source, target, host and operator
     Stats {
-        /// The store
-        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        /// Store
+        #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
         store: PathBuf,
-        /// Of several attempts, count the middle, latest or all
+        /// Attempts of an experiment to count
         #[arg(long, value_name = "WHICH", default_value = "middle", value_parser = datasets::Choose::named)]
         choose: datasets::Choose,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Write records to one file
+    /// Write records to a file
     Export {
-        /// The store
-        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        /// Store
+        #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
         store: PathBuf,
-        /// csv, parquet or jsonl [default: by the file's name]
+        /// File format: csv, parquet or jsonl [default: by the file's ending]
         #[arg(long, value_name = "FORMAT")]
         format: Option<String>,
-        /// The file; it is written beside and renamed into place
+        /// Output file, replaced only when complete
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
-        /// Of several attempts, write the middle, latest or all
+        /// Attempts of an experiment to write
         #[arg(long, value_name = "WHICH", default_value = "all", value_parser = datasets::Choose::named)]
         choose: datasets::Choose,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Take the records of a file into a store
+    /// Add the records of a file to a store
     Import {
-        /// The store, made if needed
-        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        /// Store, created if absent
+        #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
         store: PathBuf,
-        /// csv, parquet or jsonl [default: by the file's name]
+        /// File format: csv, parquet or jsonl [default: by the file's ending]
         #[arg(long, value_name = "FORMAT")]
         format: Option<String>,
-        /// The file
         file: PathBuf,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Take the records of other stores into this one; the order does not matter
+    /// Merge other stores into this one, in any order
     Merge {
-        /// The store, made if needed
-        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        /// Store, created if absent
+        #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
         store: PathBuf,
-        /// The other stores
+        /// Stores to read
         #[arg(required = true)]
         others: Vec<PathBuf>,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Turn finished journals into Parquet parts
+    /// Convert finished journals to Parquet parts
     Seal {
-        /// The store
-        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        /// Store
+        #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
         store: PathBuf,
-        /// Also seal journals of processes not seen from here, which must have ended
+        /// Also seal journals of processes that cannot be seen from here
+        ///
+        /// Such processes must have ended.
         #[arg(long)]
         take_over: bool,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Merge small parts and drop rows of measurements met twice
+    /// Merge small Parquet parts and remove duplicate rows
     Compact {
-        /// The store
-        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        /// Store
+        #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
         store: PathBuf,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Read everything and report whatever is damaged
+    /// Read the whole store and report damage
     Verify {
-        /// The store
-        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        /// Store
+        #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
         store: PathBuf,
-        /// Set aside what is damaged, and say what is lost
+        /// Move damaged files aside and report the lost records
         #[arg(long)]
         quarantine: bool,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Count records by whether this program still makes the code that was measured
+    /// Count records by whether their generated code is still current
     ///
-    /// Exits with 1 where some records are of other code. The campaign that measured them, run again, measures their tasks by
-    /// the code of now.
+    /// The exit code is 1 if some records are of other code. To replace them, run the campaign again that measured
+    /// them.
     Revisions {
-        /// The store
-        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        /// Store
+        #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
         store: PathBuf,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Tell the best known schedule and time of operators, tasks or models, on a host or the nearest that is known
+    /// Show the fastest known schedules of operators, tasks or models
     ///
-    /// For this machine, only times of the installed versions count; for another host, those of its newest versions.
+    /// For this machine, only times of the installed versions count; for another host, times of its newest versions. If
+    /// a host is unknown, times of the most similar host are shown.
     Best(BestQuestion),
-    /// Ask all records one question in SQL, answered by SQLite, which this program has inside
+    /// Query all records with SQL, using the built-in SQLite
     ///
-    /// The table is `records`; its columns are those of `opcollect dataset schema`. Columns that the question does not
-    /// name are not read. Keys are texts of hexadecimal digits, JSON and lists are texts for `json_extract` and its kind.
+    /// The table is `records`; `opcollect dataset schema` lists its columns. Only columns that the query names are
+    /// read. Keys are hexadecimal text; lists and JSON values are text for functions such as `json_extract`.
     Query {
-        /// The store
-        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        /// Store
+        #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
         store: PathBuf,
-        /// The question, one statement
+        /// SQL query, one statement
         #[arg(long, value_name = "STATEMENT")]
         sql: String,
-        /// Of several attempts, ask about the middle, latest or all
+        /// Attempts of an experiment to query
         #[arg(long, value_name = "WHICH", default_value = "all", value_parser = datasets::Choose::named)]
         choose: datasets::Choose,
-        /// Give up after so long
-        #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = some_seconds)]
+        /// Time limit of the query in seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = positive_seconds)]
         seconds: f64,
-        /// Memory for rows and answer
+        /// Memory limit for rows and result in MiB
         #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = whole_mib)]
         memory_mib: u32,
         /// Print one JSON array
         #[arg(long)]
         json: bool,
     },
-    /// Bring parts, configurations and peaks to a folder or a bucket by its address, or a store's records into a database
+    /// Push a store to a folder or bucket, or its records to a database
     ///
-    /// What is there already is not written again, so an interrupted push goes on where it ended.
+    /// Pushes Parquet parts, configurations and peaks. Existing files are not written again, so an interrupted push
+    /// continues.
     Push {
-        /// The store
-        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        /// Store
+        #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
         store: PathBuf,
-        /// `file:///folder`; `s3://bucket/place`, which takes `curl` and the usual variables (AWS_ACCESS_KEY_ID,
-        /// AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL); or `postgres://user@host/database`, which takes PostgreSQL's
-        /// client `psql`
+        /// Destination: file:///folder, s3://bucket/prefix or postgres://…
+        ///
+        /// `s3` needs `curl` and the usual variables (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION,
+        /// AWS_ENDPOINT_URL). `postgres://user@host/database` needs PostgreSQL's client `psql`.
         address: String,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Fetch parts, configurations and peaks that were pushed to a folder or a bucket
+    /// Fetch parts, configurations and peaks from a folder or bucket
     Pull {
-        /// The store, made if needed
-        #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+        /// Store, created if absent
+        #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
         store: PathBuf,
-        /// `file:///folder` or `s3://bucket/place`
+        /// Source: file:///folder or s3://bucket/prefix
         address: String,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Print the columns of a record
+    /// Print the columns of records
     Schema {
-        /// Print a CREATE TABLE statement: postgres, clickhouse or duckdb
+        /// Print a CREATE TABLE statement for postgres, clickhouse or duckdb
         #[arg(long, value_name = "ENGINE")]
         sql: Option<String>,
     },
 }
 
-/// Does one of them.
 pub fn run(command: DatasetCommand) -> Result<u8> {
     match command {
         DatasetCommand::Stats { store, choose, json } => stats(&store, choose, json),
@@ -200,7 +202,7 @@ pub fn run(command: DatasetCommand) -> Result<u8> {
         DatasetCommand::Revisions { store, json } => revisions::run(&store, json),
         DatasetCommand::Best(question) => best::run(&question),
         DatasetCommand::Query { store, sql, choose, seconds, memory_mib, json } => {
-            let bounds = Bounds { time: Duration::from_secs_f64(seconds), memory_mib, ..Bounds::default() };
+            let bounds = QueryBounds { time: Duration::from_secs_f64(seconds), memory_mib, ..QueryBounds::default() };
             let found = query::query(&store, &sql, choose, bounds, terminal(Pace::default()).as_ref())?;
             match json {
                 true => print_json(&found.answer.objects())?,
@@ -219,13 +221,13 @@ fn format_of(name: Option<&str>, path: &Path) -> Result<Format> {
     match name {
         Some(name) => Format::named(name).map_err(Failure::usage),
         None => Format::of_path(path).ok_or_else(|| {
-            Failure::usage(format!("the name `{}` does not say the format", path.display()))
+            Failure::usage(format!("the format is unknown, because `{}` has no known ending", path.display()))
                 .with_hint(format!("add `--format` with {allowed}"))
         }),
     }
 }
 
-/// Prints a report as one JSON document or in words.
+/// Prints a report as one JSON document or as text.
 fn answer(report: &impl Serialize, as_json: bool, prose: impl FnOnce() -> String) -> Result<()> {
     if as_json { print_json(report) } else { print(&prose()) }
 }
@@ -278,7 +280,7 @@ fn import(path: &Path, format: Option<&str>, file: &Path, as_json: bool) -> Resu
         return Err(Failure::usage(format!("cannot read `{}`: it is not a file", file.display())));
     }
     let done = Store::import(path, file, format).map_err(failed)?;
-    let prose = || format!("{} records taken into `{}`, in {} parts", done.rows, path.display(), done.parts.len());
+    let prose = || format!("added {} records to `{}`, in {} parts", done.rows, path.display(), done.parts.len());
     answer(&done, as_json, prose)?;
     Ok(DONE)
 }
@@ -287,9 +289,9 @@ fn merge(path: &Path, others: &[PathBuf], as_json: bool) -> Result<u8> {
     let merged = shared::merge(path, others, terminal(Pace::default()).as_ref())?;
     let prose = |from: &Path, report: &MergeReport| {
         let MergeReport { parts, known, mended, journal_rows, .. } = report;
-        let mut text = format!("`{}`: {parts} parts taken, {known} known before", from.display());
+        let mut text = format!("`{}`: added {parts} parts, {known} were present", from.display());
         if *mended > 0 {
-            text.push_str(&format!(", {mended} that were damaged here are sound again"));
+            text.push_str(&format!("; {mended} damaged files were repaired"));
         }
         if *journal_rows > 0 {
             text.push_str(&format!(", {journal_rows} records from journals"));
@@ -309,13 +311,13 @@ fn seal(path: &Path, options: SealOptions, as_json: bool) -> Result<u8> {
     Ok(code)
 }
 
-/// Says what was not sealed, and what was lost by it.
+/// Reports journals that were not sealed, and lost records.
 fn tell_sealed(done: &SealReport) -> u8 {
     note_sealed(done, terminal(Pace::default()).as_ref());
     code(&done.damage)
 }
 
-/// Any damage is a loss.
+/// Returns the exit code, which any damage makes a loss.
 fn code<'a>(damage: impl IntoIterator<Item = &'a Damage>) -> u8 {
     if damage.into_iter().next().is_none() { DONE } else { DONE_WITH_LOSSES }
 }
@@ -346,7 +348,7 @@ fn print_check(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
         print(&format!("{} rows in {} parts and {} journals: {verdict}", found.rows, found.parts, found.journals))?;
         if !found.quarantined.is_empty() {
             let folder = check.quarantine_folder.display();
-            print(&format!("{} files were set aside in `{folder}`", found.quarantined.len()))?;
+            print(&format!("moved {} damaged files to `{folder}`", found.quarantined.len()))?;
         }
     }
     Ok(if check.is_sound() { DONE } else { DONE_WITH_LOSSES })
@@ -354,9 +356,9 @@ fn print_check(path: &Path, quarantine: bool, as_json: bool) -> Result<u8> {
 
 fn print_quarantine(set_aside: &QuarantineReport) -> Result<()> {
     for aside in &set_aside.files {
-        let lost = aside.rows_lost.map_or("nobody knows how many".to_owned(), |rows| rows.to_string());
+        let lost = aside.rows_lost.map_or("an unknown number".to_owned(), |rows| rows.to_string());
         let (file, to) = (aside.file.display(), aside.to.display());
-        print(&format!("set aside `{file}` as `{to}`, {lost} rows lost: {}", aside.problem))?;
+        print(&format!("moved `{file}` to `{to}`, {lost} rows lost: {}", aside.problem))?;
     }
     for damage in &set_aside.sealed.damage {
         print(&format!("set aside: {damage}"))?;

@@ -1,51 +1,49 @@
-//! Trackers and what they lend.
+//! `fleet`: devices of a tracker.
 
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json};
-use crate::values::whole_seconds;
 use clap::{Args, Subcommand};
 use engine::failure::Failure;
 use engine::trackers::{self, DrainOptions, DrainReport, StayingDevice, secret, summary};
 use remote::Address;
-use remote::tracker::Summary;
+use remote::tracker::TrackerSummary;
+use report::quantity::whole_seconds;
 use report::{Table, figures, words};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What is done with many devices.
 #[derive(Debug, Subcommand)]
 pub enum FleetCommand {
-    /// Show the devices that a tracker knows, by key: how many there are, how many are free, how many requests wait
+    /// Show free and used devices and waiting requests of a tracker, by key
     #[command(after_help = "Example: opcollect fleet status --tracker 127.0.0.1:9190")]
     Status {
-        /// The tracker [default: TVM_TRACKER_HOST and TVM_TRACKER_PORT of the environment]
+        /// Tracker [default: TVM_TRACKER_HOST and TVM_TRACKER_PORT of the environment]
         #[arg(long, value_name = "HOST:PORT")]
         tracker: Option<String>,
         /// Print one JSON document
         #[arg(long)]
         json: bool,
     },
-    /// Take the devices of a key out of service: each agent ends after the session that it is in, before all who wait
+    /// Take the devices of a key out of service after their current sessions
     ///
-    /// Campaigns go on with what other devices there are, or end with what they have when none is left; the same command
-    /// continues them. TVM's own servers cannot be told to end, and are named.
+    /// Agents end before the next waiting request. Campaigns continue on other devices, or end with partial results if
+    /// none is left; the same command resumes them. TVM's own servers do not support draining and are listed.
     #[command(after_help = "Example: opcollect fleet drain --tracker 127.0.0.1:9190 --key z2")]
     Drain(FleetDrain),
 }
 
-/// Which devices are to end.
 #[derive(Debug, Args)]
 pub struct FleetDrain {
-    /// The tracker [default: TVM_TRACKER_HOST and TVM_TRACKER_PORT of the environment]
+    /// Tracker [default: TVM_TRACKER_HOST and TVM_TRACKER_PORT of the environment]
     #[arg(long, value_name = "HOST:PORT")]
     pub tracker: Option<String>,
     /// Key of the devices
     #[arg(long, value_name = "KEY")]
     pub key: String,
-    /// A file with the secret that the agents were started with
+    /// File with the secret that the agents were started with
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
-    /// Wait so long for all sessions to end
+    /// Maximum time to wait for all sessions to end, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 300, value_parser = whole_seconds::<1, 86_400>)]
     pub wait: u64,
     /// Print one JSON document
@@ -53,16 +51,16 @@ pub struct FleetDrain {
     pub json: bool,
 }
 
-/// The tracker of the environment.
 pub fn tracker_of_environment() -> Result<Option<Address>> {
     let of = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
     let Some(host) = of("TVM_TRACKER_HOST") else { return Ok(None) };
     let port = of("TVM_TRACKER_PORT").unwrap_or_else(|| "9190".to_owned());
-    let port = port.parse().map_err(|_| Failure::usage(format!("`TVM_TRACKER_PORT` is `{port}`, which is no port")))?;
+    let port =
+        port.parse().map_err(|_| Failure::usage(format!("`TVM_TRACKER_PORT` is `{port}`, which is not a port")))?;
     Ok(Some(Address { host, port }))
 }
 
-/// The tracker that is meant.
+/// Returns the tracker of the flag or the environment.
 fn named(tracker: Option<&str>) -> Result<Address> {
     match tracker {
         Some(text) => text.parse().map_err(Failure::usage),
@@ -88,18 +86,14 @@ pub fn drain(wanted: &FleetDrain) -> Result<u8> {
         for StayingDevice { address, why } in stay {
             print(&format!("{address} stays: {why}"))?;
         }
-        print(&format!(
-            "of {devices_before} devices of the key `{key}` {} have left, {devices} are there",
-            left.len()
-        ))?;
+        print(&format!("{} of {devices_before} devices of the key `{key}` have left, {devices} remain", left.len()))?;
     }
     Ok(if done.is_complete() { DONE } else { DONE_WITH_LOSSES })
 }
 
-/// Shows what a tracker knows.
 pub fn status(tracker: Option<&str>, as_json: bool) -> Result<u8> {
     let tracker = named(tracker)?;
-    let Summary { queues, servers } = summary(&tracker)?;
+    let TrackerSummary { queues, servers } = summary(&tracker)?;
     let devices = |key: &str| servers.iter().filter(|(_, own)| own == key).count();
     if as_json {
         let keys = queues.iter().map(
@@ -111,7 +105,7 @@ pub fn status(tracker: Option<&str>, as_json: bool) -> Result<u8> {
         return Ok(DONE);
     }
     if queues.is_empty() && servers.is_empty() {
-        print(&format!("the tracker at {tracker} knows no devices"))?;
+        print(&format!("the tracker at {tracker} has no devices"))?;
         return Ok(DONE);
     }
     let mut keys = Table::new([words("key"), figures("devices"), figures("free"), figures("waiting")]);

@@ -1,4 +1,4 @@
-//! `list`, `graph`, `tasks`, `space`: every stage before compiling, to look at.
+//! `list`, `graph`, `tasks`, `space`: the stages before compilation.
 
 use super::{DONE, Result, best, paper, print, print_json, settings, tell};
 use crate::options::{Models, Sweep};
@@ -8,7 +8,7 @@ use engine::campaign::choices::Executor;
 use engine::campaign::graphs::{notes, simulated_note};
 use engine::campaign::settings::Resolved;
 use engine::campaign::{Config, PlannedTask, planned_tasks};
-use engine::drawing::{Told, drawn};
+use engine::drawing::{MeasuredMedian, drawn};
 use engine::failure::{Failure, chain};
 use engine::machine;
 use job::space::{self, Space};
@@ -22,24 +22,21 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use zoo::transformers;
 
-/// How to show a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum GraphFormat {
-    /// One operator a line; parses back
+    /// One operator per line, in a form that can be parsed
     Text,
-    /// Graphviz
     Dot,
-    /// JSON
     Json,
 }
 
-/// A model that has a name, as it is listed.
+/// A model of `list`.
 #[derive(Serialize)]
 struct Listed {
     name: &'static str,
     source: &'static str,
     aliases: &'static [&'static str],
-    /// Extents of its first input without the batch.
+    /// Extents of the first input without the batch.
     input: Vec<i64>,
     parameters: u64,
     macs: u64,
@@ -58,7 +55,6 @@ impl Listed {
     }
 }
 
-/// The models that have names: the zoo, and the configurations of transformers that are shipped.
 pub fn list(as_json: bool) -> Result<u8> {
     let networks = zoo::list().iter().map(|entry| Listed::of("local", entry.name, entry.aliases, &entry.build(1)?));
     let options = transformers::Options::default();
@@ -89,7 +85,6 @@ pub fn list(as_json: bool) -> Result<u8> {
     Ok(DONE)
 }
 
-/// The graph of each model.
 pub fn graph(
     arguments: &Models,
     raw: bool,
@@ -99,7 +94,7 @@ pub fn graph(
 ) -> Result<u8> {
     let Resolved { config, loaded } = config_of(arguments)?;
     if let (Some(path), 2..) = (html, config.models.len()) {
-        return Err(Failure::usage(format!("`--html {}` takes one model at one batch size", path.display())));
+        return Err(Failure::usage(format!("`--html {}` needs exactly one model with one batch size", path.display())));
     }
     for request in &config.models {
         let model = loaded.load(request).map_err(|error| Failure::usage(chain(&error)))?;
@@ -127,11 +122,11 @@ pub fn graph(
     Ok(DONE)
 }
 
-/// One model as an ONNX file: as its source has it where the format has names for all of that, else simplified.
+/// Writes a model as an ONNX file: the loaded graph if ONNX can represent it, else the simplified one.
 pub fn write_onnx(arguments: &Models, raw: bool, path: &Path) -> Result<u8> {
     let Resolved { config, loaded } = config_of(arguments)?;
     let [request] = config.models.as_slice() else {
-        return Err(Failure::usage(format!("`--onnx {}` takes one model at one batch size", path.display())));
+        return Err(Failure::usage(format!("`--onnx {}` needs exactly one model with one batch size", path.display())));
     };
     let model = loaded.load(request).map_err(|error| Failure::usage(chain(&error)))?;
     tell(&model.notes);
@@ -142,26 +137,25 @@ pub fn write_onnx(arguments: &Models, raw: bool, path: &Path) -> Result<u8> {
             readers::onnx::write(&simple).map_err(|error| chain(&error))
         }
     });
-    let bytes = bytes.map_err(|why| Failure::usage(format!("this model cannot be an ONNX file: {why}")))?;
+    let bytes = bytes.map_err(|why| Failure::usage(format!("this model has no ONNX representation: {why}")))?;
     datasets::output::write(path, bytes).map_err(|error| Failure::usage(chain(&error)))?;
     tell(&[format!("wrote `{}`", path.display())]);
     Ok(DONE)
 }
 
-/// The best measured median of each task of a store, by the task's hash.
-fn measured(store: &Path) -> Result<HashMap<String, Told>> {
-    let mut times: HashMap<String, Told> = HashMap::new();
+/// Returns the best measured median of each task of a store, by the task's hash.
+fn measured(store: &Path) -> Result<HashMap<String, MeasuredMedian>> {
+    let mut times: HashMap<String, MeasuredMedian> = HashMap::new();
     // Sorted by falling time, so the best of a task overwrites the others.
     for best in best::ask(store, &Question::default())? {
         let known = or_unknown(best.interval_ns, |(low, high)| percent((high - low) / 2.0 / best.median_ns));
         let threads = or_unknown(best.threads, |threads| threads.to_string());
         let remark = format!("± {known}, threads: {threads}, {} on {}", best.target, best.host);
-        times.insert(best.task_hash, Told { time_ns: best.median_ns, remark });
+        times.insert(best.task_hash, MeasuredMedian { time_ns: best.median_ns, remark });
     }
     Ok(times)
 }
 
-/// The tasks of all models.
 pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
     let Resolved { config, loaded } = config_of(arguments)?;
     let planned = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
@@ -200,7 +194,7 @@ pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
         print(&tasks_of("variations, of no model", &rows, count, &config))?;
     }
     if config.models.len() > 1 {
-        print(&format!("all models: {} tasks that differ", rows.len()))?;
+        print(&format!("all models: {} distinct tasks", rows.len()))?;
     }
     if config.executor == Executor::Vm {
         print(&compiled(&planned))?;
@@ -208,7 +202,7 @@ pub fn tasks(arguments: &Models, as_json: bool) -> Result<u8> {
     Ok(DONE)
 }
 
-/// The tasks that have a count under a title, with their sum.
+/// Formats the tasks with a count under a title, with their sum.
 fn tasks_of(
     title: &str,
     rows: &[(&PlannedTask, Work)],
@@ -251,22 +245,21 @@ fn tasks_of(
     format!("{title}\n{}\n{sum}\n", table.on(&paper()))
 }
 
-/// What is compiled for several sizes, and why the rest is not.
+/// Describes what is compiled for several sizes, and why other tasks are not.
 fn compiled(planned: &[PlannedTask]) -> String {
     let (open, bound): (Vec<_>, Vec<_>) = planned.iter().partition(|planned| planned.symbolic.is_some());
     let once: HashSet<&str> = open.iter().map(|planned| planned.compiled_json()).collect();
-    let mut text = format!("{} tasks are compiled {} times with open sizes", open.len(), once.len());
+    let mut text = format!("{} tasks are compiled {} times with dynamic sizes", open.len(), once.len());
     let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
     for reason in bound.iter().filter_map(|planned| planned.bound_because.as_deref()) {
         *reasons.entry(reason).or_default() += 1;
     }
     for (reason, count) in reasons {
-        text.push_str(&format!("\n{count} are compiled for their own size: {reason}"));
+        text.push_str(&format!("\n{count} are compiled for each size: {reason}"));
     }
     text
 }
 
-/// The schedule space of each task.
 pub fn space(arguments: &Models, only: &[String], sample: usize, seed: u64, as_json: bool) -> Result<u8> {
     let filter = settings::filter(only)?;
     let Resolved { config, loaded } = config_of(arguments)?;

@@ -1,6 +1,6 @@
-//! The command line: arguments, progress and tables.
+//! The program `opcollect`: arguments, progress and tables.
 //!
-//! Results go to standard output, progress and warnings to standard error; with `--json` the last line of standard
+//! Results go to standard output, progress and warnings to standard error. With `--json` the last line of standard
 //! output is one JSON document. Each command is a function from its arguments to an exit code or a `Failure`.
 
 mod arguments;
@@ -42,6 +42,7 @@ use datasets::store::Damage;
 use engine::Result;
 use engine::failure::Failure;
 use engine::programs::has_program;
+use engine::stores::DEFAULT_STORE;
 use fleet::FleetCommand;
 use models::names;
 use options::Models;
@@ -52,14 +53,13 @@ use report::{ColorChoice, activity};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Everything was done and gave a time.
+/// Exit code: all attempts gave a time.
 const DONE: u8 = 0;
-/// Done, but some attempts gave no time.
+/// Exit code: some attempts gave no time.
 const DONE_WITH_LOSSES: u8 = 1;
-/// Done, and what was compared got slower, which the caller asked to be told.
+/// Exit code: a comparison found a regression, with `--fail-on`.
 const SLOWER: u8 = 4;
 
-/// Runs the program.
 pub fn run() -> ExitCode {
     measure::host::memory::bound_process();
     let arguments = parse();
@@ -74,12 +74,12 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// The words of a command, each after a blank.
+/// Returns the words of a command, each after a blank.
 fn command_name(matches: &ArgMatches) -> String {
     matches.subcommand().map_or_else(String::new, |(name, inner)| format!(" {name}{}", command_name(inner)))
 }
 
-/// Parses the command line. Ends the process with help or an error, as `clap` does, in the colours that `--color` says.
+/// Parses the command line. Exits with help or an error, as `clap` does, in the colours of `--color`.
 fn parse() -> Arguments {
     let (words, colours) = take_color_flag(std::env::args_os())
         .unwrap_or_else(|problem| Arguments::command().error(clap::error::ErrorKind::InvalidValue, problem).exit());
@@ -89,7 +89,7 @@ fn parse() -> Arguments {
         ColorChoice::Never => clap::ColorChoice::Never,
     };
     let matches = Arguments::command().color(colours).get_matches_from(words);
-    activity::begin(format!("`opcollect{}` is at work", command_name(&matches)));
+    activity::begin(format!("`opcollect{}` is running", command_name(&matches)));
     Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 
@@ -126,7 +126,7 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
         Some(Command::Night(night)) => nights::run(&night),
         Some(Command::Drift(drift)) => drift::run(&drift),
         Some(Command::Status { store, place, json }) => {
-            let store = store.or(place).unwrap_or_else(|| PathBuf::from("opcollect-data"));
+            let store = store.or(place).unwrap_or_else(|| PathBuf::from(DEFAULT_STORE));
             status::run(&store, json)
         }
         Some(Command::Replay(replay)) => replay::run(&replay),
@@ -143,7 +143,7 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
     }
 }
 
-/// A word that is neither a command nor a model is more likely a command with a mistake.
+/// Checks that the only model is not a mistyped command.
 fn check_command(models: &Models) -> Result<()> {
     let word = models.model.first().filter(|word| models.modelsource.is_none() && zoo::source_of(word).is_none());
     let Some(word) = word else { return Ok(()) };
@@ -156,7 +156,6 @@ fn check_command(models: &Models) -> Result<()> {
     }
 }
 
-/// Prints a script that completes commands in a shell.
 fn completions(shell: clap_complete::Shell) -> Result<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "opcollect", &mut script);
@@ -164,12 +163,10 @@ fn completions(shell: clap_complete::Shell) -> Result<u8> {
     Ok(DONE)
 }
 
-/// Prints a result.
 fn print(text: &str) -> Result<()> {
     report::terminal::print(text).map_err(unprintable)
 }
 
-/// Prints one JSON document on one line.
 fn print_json(value: &impl serde::Serialize) -> Result<()> {
     report::terminal::print_json(value).map_err(unprintable)
 }
@@ -178,12 +175,12 @@ fn unprintable(error: std::io::Error) -> Failure {
     Failure::environment(format!("cannot write to standard output: {error}"))
 }
 
-/// Says what a person should know beside the result.
+/// Prints notes to standard error.
 fn tell(notes: &[String]) {
     print_notes("note", notes);
 }
 
-/// Reports what of a store was left out; anything is a loss.
+/// Reports damage of a store and returns the exit code.
 fn tell_damage(damage: &[Damage]) -> u8 {
     tell(&damage.iter().map(ToString::to_string).collect::<Vec<_>>());
     if damage.is_empty() { DONE } else { DONE_WITH_LOSSES }

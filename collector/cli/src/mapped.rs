@@ -1,6 +1,7 @@
-//! `model run --unit fpga`: a quantised model on a simulated core, its answer beside that of its file, and who computes what.
+//! `model run --unit fpga`: a quantised model on a simulated core, compared with the unmodified model, and the
+//! processor of each task.
 
-use super::boards::{self, Wanted};
+use super::boards::{self, BoardRequest};
 use super::pace::Pace;
 use super::progress::terminal;
 use super::{DONE, DONE_WITH_LOSSES, Result, paper, print, print_json, settings};
@@ -14,13 +15,13 @@ use targets::PYNQ;
 /// Computes it and says so.
 pub fn run(arguments: &ModelRun) -> Result<u8> {
     refuse(arguments)?;
-    let wanted = Wanted { boards: &arguments.boards, models: &arguments.models };
+    let wanted = BoardRequest { boards: &arguments.boards, models: &arguments.models };
     let access = boards::access(wanted)?;
     let sweep = Sweep::of_run(None, arguments.seed, &arguments.running.sampling);
     let Resolved { config, loaded } = settings::config(&arguments.models, &sweep)?;
     let mut models = arguments.models.clone();
     (models.settings.target, models.settings.unit) = (Some(PYNQ.to_owned()), None);
-    let wanted = Wanted { boards: &arguments.boards, models: &models };
+    let wanted = BoardRequest { boards: &arguments.boards, models: &models };
     let board = access.as_ref().map(|access| {
         let sweep = Sweep::of_run(arguments.threads, arguments.seed, &Sampling::default());
         let Resolved { config, .. } = settings::config_of_search(&models, &sweep, &Tuning::default(), true)?;
@@ -45,11 +46,8 @@ fn refuse(arguments: &ModelRun) -> Result<()> {
         ("--output", arguments.running.output.is_some()),
     ];
     match given.into_iter().find(|(_, is_given)| *is_given) {
-        Some((flag, _)) => {
-            Err(Failure::usage(format!("`{flag}` has no meaning where a core is simulated beside a CPU")).with_hint(
-                format!("leave out `{flag}`; records of its layers are made by `opcollect --target pynq --unit fpga`"),
-            ))
-        }
+        Some((flag, _)) => Err(Failure::usage(format!("`{flag}` does not apply to a simulated core next to a CPU"))
+            .with_hint(format!("remove `{flag}`; to record layers, run `opcollect --target pynq --unit fpga`"))),
         None => Ok(()),
     }
 }
@@ -74,11 +72,11 @@ fn render(report: &UnitsReport) -> String {
             format!("{} {source} on {}, each alone{left}", duration(cpu.timed_ns), cpu.on)
         }
         Some(_) => "no time".to_owned(),
-        None => "not timed; name a board by `--host` or `--tracker`".to_owned(),
+        None => "not timed; give a board with `--host` or `--tracker`".to_owned(),
     };
     let answer = match (report.off_by, report.largest_output) {
         (Some(off_by), Some(largest)) => format!(
-            "off by {off_by:.1e} where outputs of the model as its file has it are up to {largest:.1e}: what shifts in place of scales cost",
+            "differs by {off_by:.1e} from the unmodified model, whose outputs are up to {largest:.1e}: the error of shifts instead of scales",
         ),
         _ => "not compared".to_owned(),
     };

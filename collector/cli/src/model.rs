@@ -1,6 +1,6 @@
 //! `model`: a whole model, run as programs run it.
 
-use super::boards::{self, Wanted};
+use super::boards::{self, BoardRequest};
 use super::pace::Pace;
 use super::progress::terminal;
 use super::{DONE, DONE_WITH_LOSSES, Result, mapped, print, print_json, settings};
@@ -17,7 +17,7 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
         return mapped::run(arguments);
     }
     let sweep = Sweep::of_run(arguments.threads, arguments.seed, &arguments.running.sampling);
-    let wanted = Wanted { boards: &arguments.boards, models: &arguments.models };
+    let wanted = BoardRequest { boards: &arguments.boards, models: &arguments.models };
     let access = boards::access(wanted)?;
     let inputs = arguments.running.given.files();
     let options = ModelRunOptions {
@@ -28,7 +28,7 @@ pub fn run(arguments: &ModelRun) -> Result<u8> {
         plan: arguments.plan.as_deref(),
         parallel: arguments.parallel,
         store: arguments.store.as_deref(),
-        wait_seconds: arguments.wait,
+        wait_seconds: arguments.exclusive.wait,
         signal: Arc::default(),
     };
     refuse_plan_on_board(&options)?;

@@ -1,7 +1,6 @@
-//! Flags that several commands share. Those of the field's prior art keep their names.
+//! Options that several commands share. Names are those of earlier tools of the field where such exist.
 
 use crate::pace::Pace;
-use crate::values::whole_seconds;
 use clap::Args;
 use engine::campaign::TuneSettings;
 use engine::campaign::choices::ModelSource;
@@ -10,102 +9,116 @@ use engine::flags::choices;
 use engine::repeat::DEFAULT_RETRY_FAULTS;
 use measure::Plan;
 use models::Parallel;
+use report::quantity::whole_seconds;
 use std::path::PathBuf;
 
-/// Where code runs, where that is not this machine.
+/// Exclusive use of the CPUs that a measurement runs on.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct ExclusiveUse {
+    /// Wait for other measurements on the same CPUs, at most this long
+    ///
+    /// With 0, the command fails at once if another process measures on these CPUs.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = whole_seconds::<0, 1_000_000>)]
+    pub wait: u64,
+}
+
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Boards")]
 pub struct BoardFlags {
-    /// Run on this board, where `opcollect-board` or TVM's `rpc_server` listens; code is built here
+    /// Run on this board, served by `opcollect-board` or TVM's `rpc_server`
     ///
-    /// With `--target llvm` code is made for the processor that the board tells of, with `--target pynq` for that of
-    /// `--board`, and a JSON target says itself what it is for.
+    /// Code is built on this machine: with `--target llvm` for the processor that the board reports, with `--target
+    /// pynq` for the processor of `--board`, with a JSON target as that says.
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
     /// Port of the board's server [default: 9090]
     #[arg(long, value_name = "N", requires = "host", value_parser = clap::value_parser!(u16).range(1..))]
     pub port: Option<u16>,
-    /// Run on the devices that this tracker lends, all of a key at once
+    /// Run on all devices of a key that this tracker lends
     ///
     /// Default for the target `pynq`, and with `--key`: `TVM_TRACKER_HOST` and `TVM_TRACKER_PORT` of the environment.
     #[arg(long, value_name = "HOST:PORT", conflicts_with = "host")]
     pub tracker: Option<String>,
-    /// Key of the board's server, or of the devices at the tracker [default: the board at a tracker, none at a server]
+    /// Key of a board's server or of devices at a tracker
+    ///
+    /// Default: the board's name at a tracker, none at a server.
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
-    /// A file with the secret that the servers were started with
+    /// File with the secret that the servers were started with
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
-    /// The command that links code for the board [default: the usual cross compiler of its architecture]
+    /// Command that links code for the board [default: the usual cross compiler of its architecture]
     #[arg(long, value_name = "COMMAND")]
     pub cross_cc: Option<String>,
-    /// Say that the server runs on hardware, where it cannot say so itself, as TVM's own servers; without it their times are
-    /// recorded as emulated
+    /// Declare that the server runs on hardware, if it cannot report this
+    ///
+    /// TVM's own servers do not report whether they are emulated; without this flag, records contain `emulated`.
     #[arg(long)]
     pub on_hardware: bool,
-    /// File of a bitstream on the board, for `--unit fpga` on a board, such as 1x16_i8w8a32_15_15_18_17.bin in its /lib/firmware
-    /// [default: the core is there already]
+    /// Bitstream file on the board for `--unit fpga` [default: keep the loaded core]
+    ///
+    /// Example: 1x16_i8w8a32_15_15_18_17.bin in the board's /lib/firmware.
     #[arg(long, value_name = "NAME")]
     pub bitstream: Option<String>,
-    /// Give up a board that cannot be reached, or a tracker that lends nothing, after so long
+    /// Give up an unreachable board or an empty tracker after this time
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = whole_seconds::<1, 86_400>)]
     pub board_wait: u64,
 }
 
-/// How schedules are searched for.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Search")]
 pub struct Tuning {
-    /// Search for the best schedules, in place of measuring a sample of them [default: false]
+    /// Search for the best schedules instead of measuring a sample [default: false]
     ///
-    /// Every trial is a record like any other, and what the store has is heard first: the same command again goes on where
-    /// it ended. At the end the best few of each task are measured again in turns, until it is known which is fastest, or that
-    /// they are equal.
+    /// Every trial is a record. Records of the store count, so the same command continues a search. Finally, the
+    /// fastest schedules of each task are measured in interleaved rounds until one is significantly fastest or all are
+    /// equivalent.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub iftune: Option<bool>,
     #[command(flatten)]
     pub settings: TuneSettings,
-    /// Search only among schedules with these settings of an axis; several axes are named by several flags
+    /// Search only schedules with these settings of an axis; repeatable
     ///
-    /// Where the setting decides nothing a schedule stays, and tasks without the axis are not concerned. The default schedule is
-    /// measured all the same. `opcollect space` lists axes and settings. Example: --only layout=blocked --only tile_x=4,8
+    /// Tasks without the axis, and schedules in which the axis has no effect, are not restricted. The default schedule
+    /// is always measured. `opcollect space` lists axes and settings. Example: --only layout=blocked --only tile_x=4,8
     #[arg(long, value_name = "AXIS=SETTING,...")]
     pub only: Vec<String>,
-    /// Write a page with the learning curves to this file, to open in a browser
+    /// Write an HTML page with learning curves to this file
     #[arg(long, value_name = "FILE")]
     pub curves: Option<PathBuf>,
 }
 
-/// What is measured although it is known, or not although it is not, and beside whom.
+/// Which experiments of a campaign are measured.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Measuring")]
 pub struct Measuring {
-    /// Measure again what the store has already
+    /// Measure experiments again that are in the store
     #[arg(long)]
     pub again: bool,
-    /// Leave out experiments whose medians in these stores are within 2 % of each other
+    /// Skip experiments whose medians in these stores differ by at most 2 %
     ///
-    /// A machine may be another one for minutes at a time. So measure into one store, later into a second, and into a third
-    /// what these two disagree about; `oppredict` takes the middle of all.
+    /// Some machines are temporarily slower or faster. Measure into two stores at different times, then measure into a
+    /// third store with this flag; `oppredict` uses the median of all.
     #[arg(long, value_name = "DIR", num_args = 2..)]
     pub unless_agree: Vec<PathBuf>,
-    /// Try again what crashed or timed out in earlier runs, so many times
+    /// Retry experiments that crashed or timed out up to N times
     ///
-    /// A worker that was killed from outside, or a machine that stood still, says nothing of an operator. Each run tries
-    /// such an experiment once, until it was tried one time more than this.
+    /// Failures that the machine may have caused, such as a killed worker, are retried once per run until the
+    /// experiment was attempted N + 1 times.
     #[arg(long, value_name = "N", default_value_t = DEFAULT_RETRY_FAULTS, value_parser = clap::value_parser!(i64).range(0..=1000))]
     pub retry_faults: i64,
-    /// Leave out experiments whose keys do not stand in this file, one on a line
+    /// Measure only experiments whose keys are in this file, one key per line
     #[arg(long, value_name = "FILE")]
     pub keys: Option<PathBuf>,
-    /// Wait so long when another process measures on the same CPUs, instead of refusing
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = whole_seconds::<0, 1_000_000>)]
-    pub wait: u64,
-    /// Where standard error is no terminal, say how far the work is each so many seconds, 0 for never; or `json`, a document on
-    /// a line of standard error every second, for other programs
+    #[command(flatten)]
+    pub exclusive: ExclusiveUse,
+    /// Interval of progress lines in seconds, or `json`; 0 disables them
+    ///
+    /// Progress lines are printed if standard error is not a terminal. `json` prints one document per line every second
+    /// to standard error, for other programs.
     #[arg(long, value_name = "SECONDS", default_value_t = Pace::default())]
     pub progress: Pace,
-    /// The night that this is part of: what it measured is not measured again.
+    /// Identifier of the nightly run that this campaign belongs to; its own records are not measured again.
     #[arg(long, hide = true)]
     pub night: Option<String>,
 }
@@ -117,48 +130,46 @@ impl Default for Measuring {
             unless_agree: Vec::new(),
             retry_faults: DEFAULT_RETRY_FAULTS,
             keys: None,
-            wait: 0,
+            exclusive: ExclusiveUse::default(),
             progress: Pace::default(),
             night: None,
         }
     }
 }
 
-/// Which models.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Models")]
 pub struct Models {
     /// Models, as for `--modelname`
     #[arg(value_name = "MODEL")]
     pub model: Vec<String>,
-    /// Source of models [default: by the name: a file ending, the zoo, an operator as text, a transformer]
+    /// Source of models [default: derived from the model's name]
     #[arg(long, value_parser = choices::<ModelSource>(), value_name = "SOURCE")]
     pub modelsource: Option<ModelSource>,
-    /// Name of a model in its source; may be given several times
+    /// Model name or file; repeatable
     ///
-    /// For `local` a name of the zoo (see `opcollect list`), or `resnet-18:hw=160` for images of another size, for
-    /// `simple` one operator such as `matmul:m=512,n=512,k=512`, for `onnx`, `tflite` and `torch` the path of a file,
-    /// for `remoteonnx` a path or a `file://` address, for `transformers` a folder with a `config.json`, a shipped
-    /// configuration, or either with changed fields such as `llama-7b:num_hidden_layers=2`.
+    /// `local`: a name of the zoo (see `opcollect list`), or with another image size as in `resnet-18:hw=160`.
+    /// `simple`: one operator such as `matmul:m=512,n=512,k=512`. `onnx`, `tflite`, `torch`: a path. `remoteonnx`: a
+    /// path or a `file://` address. `transformers`: a folder with a `config.json`, a shipped configuration, or either
+    /// with changed fields as in `llama-7b:num_hidden_layers=2`.
     #[arg(long, visible_alias = "model", value_name = "NAME")]
     pub modelname: Vec<String>,
-    /// Shape of an input whose file leaves dimensions open, as NAME=1x3x224x224; may be given several times
+    /// Shape of a model input, as NAME=1x3x224x224; repeatable
     ///
-    /// Without it, dimensions that are called a batch become the batch size, and others are an error. An input that is
-    /// given several shapes makes the model one of several sizes.
+    /// For files with dynamic dimensions. Without it, a dimension named as a batch has the batch size, and other
+    /// dynamic dimensions are an error. Several shapes for one input make a model of several sizes.
     #[arg(long, value_name = "NAME=SHAPE")]
     pub shape: Vec<String>,
-    /// Leave out operators of a file that this version cannot represent, and tell which
+    /// Skip unsupported operators of a file, with a warning
     #[arg(long)]
     pub skip_unsupported: bool,
     #[command(flatten)]
     pub settings: ModelSettings,
-    /// Read settings from this TOML file; flags win over it
+    /// Read settings from this TOML file; flags take precedence
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 }
 
-/// Which schedules and settings are measured, and how.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Sweep")]
 pub struct Sweep {
@@ -166,57 +177,58 @@ pub struct Sweep {
     pub settings: SweepSettings,
     #[command(flatten)]
     pub sampling: Sampling,
-    /// Counters to read, by stable or native name; `none` for no counters (see `opcollect doctor`)
+    /// Counters to read, by stable or native name; `none` disables counters
     ///
-    /// A campaign measures known attempts again that lack one of the named counters.
+    /// `opcollect doctor` lists the counters. Experiments whose records lack a requested counter are measured again.
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     pub counters: Vec<String>,
-    /// Builders at work at once [default: one per CPU]
+    /// Number of parallel builders [default: one per CPU]
     #[arg(long, value_name = "N")]
     pub builders: Option<usize>,
 }
 
-/// What a model is given from files.
 #[derive(Clone, Debug, Default, Args)]
-pub struct Given {
-    /// Give an input of the model a file, as NAME=FILE.npy; others are drawn from the seed
+pub struct InputFlags {
+    /// Read a model input from NAME=FILE.npy; repeatable
     ///
-    /// Of an `.npz` archive or a `.safetensors` file, the tensor of that name is taken.
+    /// From an `.npz` archive or a `.safetensors` file, the tensor of that name is read. Inputs without a file are
+    /// random, by `--seed`.
     #[arg(long, value_name = "NAME=FILE")]
     pub input: Vec<String>,
-    /// Give all inputs of the model from an `.npz` archive or a `.safetensors` file, by their names
+    /// Read all model inputs from an `.npz` or `.safetensors` file by name
     #[arg(long, value_name = "FILE")]
     pub inputs: Option<PathBuf>,
 }
 
-/// How samples of times are taken.
+/// How times are sampled.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Sampling {
-    /// Stop repeating when the median of a visit is known to this part of itself [default: 0.01]
+    /// Stop sampling at this relative uncertainty of a median [default: 0.01]
+    ///
+    /// 0.01 is an interval of 1 % of the median of a visit.
     #[arg(long, value_name = "PART")]
     pub precision: Option<f64>,
-    /// Share the time among this many visits, each at another time and place in memory [default: 3]
+    /// Number of visits that share the measuring time [default: 3]
     ///
-    /// Printed intervals are for the median that as many visits at another time would give. With one visit there is no such
-    /// interval.
+    /// Visits run at different times with different memory layouts. Printed intervals predict the median of as many
+    /// visits at another time; with one visit there is no interval.
     #[arg(long, value_name = "N")]
     pub visits: Option<u32>,
-    /// Move the measuring thread's stack by this much, a multiple of 16 below 4096 [default: all over a page]
+    /// Offset of the measuring thread's stack in bytes [default: varied over a page]
     ///
-    /// To see how much a time depends on where the stack lies.
+    /// A multiple of 16 below 4096, to examine how times depend on the address of the stack.
     #[arg(long, value_name = "BYTES")]
     pub stack_offset: Option<u32>,
 }
 
 impl Models {
-    /// Returns all models that are named.
     pub fn names(&self) -> impl Iterator<Item = &String> {
         self.model.iter().chain(&self.modelname)
     }
 }
 
 impl Sampling {
-    /// Puts what was asked for into a plan.
+    /// Writes the flags into a plan.
     pub fn apply(&self, plan: &mut Plan) {
         plan.precision = self.precision.unwrap_or(plan.precision);
         plan.visits = self.visits.unwrap_or(plan.visits);
@@ -224,26 +236,24 @@ impl Sampling {
     }
 }
 
-/// How long a model is run, on what, and where its outputs go.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Running {
     #[command(flatten)]
     pub sampling: Sampling,
     #[command(flatten)]
-    pub given: Given,
-    /// Write each output to a file of NumPy's format in this folder
+    pub given: InputFlags,
+    /// Write each output to a NumPy file in this folder
     #[arg(long, value_name = "DIR")]
     pub output: Option<PathBuf>,
 }
 
-/// How a whole model is run.
 #[derive(Debug, Args)]
 pub struct ModelRun {
     #[command(flatten)]
     pub models: Models,
     #[command(flatten)]
     pub boards: BoardFlags,
-    /// Threads [default: all CPUs]
+    /// Number of threads [default: all CPUs]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// Seed of input values [default: 0]
@@ -251,36 +261,39 @@ pub struct ModelRun {
     pub seed: Option<u64>,
     #[command(flatten)]
     pub running: Running,
-    /// Write a record of the kind `network` to this store, which is made if needed; each run is one more attempt
+    /// Store for a record of kind `network`, created if absent
+    ///
+    /// Each run adds one attempt.
     #[arg(long, value_name = "DIR")]
     pub store: Option<PathBuf>,
-    /// Run operators side by side as this plan says, which `oppredict plan` made for this model, machine and number of threads; a
-    /// GPU takes a plan that names no machine, and runs each group on a stream of its own
+    /// Run operators concurrently by this plan, which `oppredict plan` wrote
+    ///
+    /// The plan must be for this model, machine and number of threads. A GPU needs a plan without a machine, and runs
+    /// each group on its own stream.
     #[arg(long, value_name = "FILE", conflicts_with = "parallel")]
     pub plan: Option<PathBuf>,
-    /// Run operators side by side by a rule, without a plan
+    /// Run operators concurrently by a rule, without a plan
     #[arg(long, value_parser = choices::<Parallel>(), value_name = "TYPE")]
     pub parallel: Option<Parallel>,
-    /// Do not compare the outputs with the reference, which takes long for large models
+    /// Skip the comparison with the reference, which is slow for large models
     #[arg(long)]
     pub no_check: bool,
-    /// Wait so long when another process measures on the same CPUs, instead of refusing
-    #[arg(long, value_name = "SECONDS", default_value_t = 0, value_parser = whole_seconds::<0, 1_000_000>)]
-    pub wait: u64,
+    #[command(flatten)]
+    pub exclusive: ExclusiveUse,
     /// Print one JSON document as the last line of stdout
     #[arg(long)]
     pub json: bool,
 }
 
-impl Given {
-    /// Returns the files that are named.
-    pub fn files(&self) -> engine::given::InputFiles {
-        engine::given::InputFiles { input: self.input.clone(), inputs: self.inputs.clone() }
+impl InputFlags {
+    /// Returns the named files.
+    pub fn files(&self) -> engine::input_files::InputFiles {
+        engine::input_files::InputFiles { input: self.input.clone(), inputs: self.inputs.clone() }
     }
 }
 
 impl Measuring {
-    /// Returns the options of measuring again.
+    /// Returns which experiments are measured again.
     pub fn repeat(&self) -> engine::repeat::RepeatOptions<'_> {
         let Measuring { again, retry_faults, .. } = *self;
         engine::repeat::RepeatOptions {
@@ -293,7 +306,7 @@ impl Measuring {
 }
 
 impl Sweep {
-    /// Returns the options of a command that runs one schedule of each task.
+    /// Returns the sweep of a command that runs one schedule of each task.
     pub fn of_run(threads: Option<usize>, seed: Option<u64>, sampling: &Sampling) -> Sweep {
         let settings = SweepSettings { threads: threads.map(|count| vec![count]), seed, ..SweepSettings::default() };
         Sweep { settings, sampling: sampling.clone(), ..Sweep::default() }

@@ -1,12 +1,11 @@
-//! How often, and how, it is told how far the work is.
+//! Interval and format of progress reports.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// A line for people, each so many seconds; 0 for never.
+    /// Text lines at this interval in seconds; 0 disables them.
     Seconds(u64),
     /// A document on a line every second.
     Json,

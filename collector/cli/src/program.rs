@@ -1,4 +1,4 @@
-//! `model build`, and `run` of what it built: a whole model in a folder, run where neither compiler nor model is.
+//! `model build`, and `run` of the folder that it wrote.
 
 use super::model;
 use super::pace::Pace;
@@ -15,31 +15,33 @@ use engine::programs::{BuiltProgram, ProgramOptions, ProgramRunOptions, build_pr
 use report::size;
 use std::path::{Path, PathBuf};
 
-/// How a whole model becomes a folder.
 #[derive(Debug, Args)]
 pub struct ModelBuild {
     #[command(flatten)]
     pub models: Models,
-    /// Folder for the program; it must not exist or be empty
+    /// Output folder of the program; it must be empty or absent
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Build each task by the fastest right schedule that a store has, where it has one
+    /// Build each task with the fastest correct schedule of `--store`
+    ///
+    /// Tasks without one have the default schedule.
     #[arg(long, requires = "store")]
     pub best: bool,
-    /// Take the schedules of `--best` from this store, as measured on such a host for the same target, versions, code and
-    /// number of threads
+    /// Store with the schedules for `--best`
+    ///
+    /// Schedules are those measured on this class of hosts, for the same target, versions, code and number of threads.
     #[arg(long, value_name = "DIR", requires = "best")]
     pub store: Option<PathBuf>,
     /// Also use times of other TVM versions and code revisions for `--best`
     #[arg(long, requires = "best")]
     pub all_versions: bool,
-    /// Threads that the schedules of `--best` were measured on [default: all CPUs]
+    /// Number of threads of the measurements for `--best` [default: all CPUs]
     #[arg(long, value_name = "N", requires = "best")]
     pub threads: Option<usize>,
-    /// Seed of the input values whose outputs are kept in the folder to compare with [default: 0]
+    /// Seed of the inputs of the expected outputs [default: 0]
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Keep no outputs of the reference, which takes long for large models
+    /// Write no expected outputs; the reference is slow for large models
     #[arg(long)]
     pub no_check: bool,
     /// Print one JSON document as the last line of stdout
@@ -47,11 +49,10 @@ pub struct ModelBuild {
     pub json: bool,
 }
 
-/// How the program of a folder is run. Folders of artifacts take none of it.
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Programs of whole models")]
 pub struct ProgramRun {
-    /// Threads [default: all CPUs]
+    /// Number of threads [default: all CPUs]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
     /// Seed of input values [default: that of the expected outputs]
@@ -61,7 +62,6 @@ pub struct ProgramRun {
     pub running: Running,
 }
 
-/// Builds a model into a folder.
 pub fn build(arguments: &ModelBuild) -> Result<u8> {
     // First, so that a folder that is taken is refused before a model is read.
     let folder = Appearing::begin(&arguments.out)?;
@@ -82,7 +82,7 @@ pub fn build(arguments: &ModelBuild) -> Result<u8> {
 }
 
 fn describe(built: &BuiltProgram) -> String {
-    let found = built.tasks_found.map(|found| format!(", {found} of them by the best schedule of the store"));
+    let found = built.tasks_found.map(|found| format!(", {found} of them with the best schedule of the store"));
     format!(
         "{}: {} calls of {} tasks{}, {} of constants in `{}`\n  code        for {}\n  check       {}",
         built.model,
@@ -96,7 +96,7 @@ fn describe(built: &BuiltProgram) -> String {
     )
 }
 
-/// Refuses flags that only the program of a model has.
+/// Rejects flags that apply only to the program of a model.
 pub fn refuse(folder: &Path, program: &ProgramRun) -> Result<()> {
     let given = [
         ("--threads", program.threads.is_some()),
@@ -111,14 +111,16 @@ pub fn refuse(folder: &Path, program: &ProgramRun) -> Result<()> {
     match given.iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
         Some((flag, _)) => {
-            let message = format!("`{flag}` is for the program of a model, and `{}` is none", folder.display());
-            Err(Failure::usage(message)
-                .with_hint("make it with `opcollect model build --out`; artifacts are measured as `build` was told"))
+            let message =
+                format!("`{flag}` applies only to a folder of `model build`, which `{}` is not", folder.display());
+            Err(Failure::usage(message).with_hint(
+                "create one with `opcollect model build --out`; artifacts are measured with the options of `build`",
+            ))
         }
     }
 }
 
-/// Refuses flags that only folders of artifacts have.
+/// Rejects flags that apply only to folders of artifacts.
 fn refuse_records(store: Option<&Path>, measuring: &Measuring) -> Result<()> {
     let given = [
         ("--store", store.is_some()),
@@ -127,10 +129,10 @@ fn refuse_records(store: Option<&Path>, measuring: &Measuring) -> Result<()> {
     ];
     match given.iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
-        Some((flag, _)) => {
-            Err(Failure::usage(format!("`{flag}` is for folders of artifacts; the run of a program is not recorded"))
-                .with_hint(format!("leave out `{flag}`")))
-        }
+        Some((flag, _)) => Err(Failure::usage(format!(
+            "`{flag}` applies only to folders of artifacts; runs of a program are not recorded"
+        ))
+        .with_hint(format!("leave out `{flag}`"))),
     }
 }
 
@@ -150,7 +152,7 @@ pub fn run(
         threads: arguments.threads,
         seed: arguments.seed,
         inputs: &arguments.running.given.files(),
-        wait_seconds: measuring.wait,
+        wait_seconds: measuring.exclusive.wait,
     };
     let run = run_program(folder, options, terminal(Pace::default()))?;
     let report = ModelReport::new(&RanProgram {

@@ -1,7 +1,7 @@
 //! Notes and progress on standard error: a bar on a terminal, now and then a line elsewhere.
 
 use super::pace::Pace;
-use engine::campaign::Event;
+use engine::campaign::CampaignEvent;
 use engine::observer::{self, Observer, StoreStatus};
 use engine::progress::{Meter, ReadingSink};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -43,7 +43,7 @@ impl Observer for Terminal {
         let style = ProgressStyle::with_template("{wide_bar} {pos}/{len} · {per_sec} · {eta} left · {msg}");
         bar.set_style(style.expect("the template is well-formed"));
         bar.enable_steady_tick(Duration::from_millis(200));
-        Box::new(Progress { bar, meter: Meter::start(attempts, store, report(self.pace)) })
+        Box::new(TerminalProgress { bar, meter: Meter::start(attempts, store, report(self.pace)) })
     }
 }
 
@@ -69,13 +69,13 @@ fn report(pace: Pace) -> Option<ReadingSink> {
 }
 
 /// The bar of a campaign.
-struct Progress {
+struct TerminalProgress {
     bar: ProgressBar,
     meter: Meter,
 }
 
-impl observer::Progress for Progress {
-    fn hear(&mut self, event: &Event<'_>) {
+impl observer::Progress for TerminalProgress {
+    fn hear(&mut self, event: &CampaignEvent<'_>) {
         let counts = self.meter.take(event);
         self.bar.set_position(counts.done);
         self.bar.set_message(counts.message());

@@ -17,9 +17,7 @@ pub fn run(store: &Path, as_json: bool) -> Result<u8> {
             counts.other_by_operator.iter().for_each(|(kind, count)| table.row([kind.clone(), count.to_string()]));
             print(&table.on(&paper()))?;
         }
-        print(&format!(
-            "{current} records of code that this program makes, {other} of other code, {without} without code"
-        ))?;
+        print(&format!("{current} records of current code, {other} of other code, {without} without code"))?;
     }
     Ok(if counts.is_damaged || counts.other > 0 { DONE_WITH_LOSSES } else { DONE })
 }

@@ -28,7 +28,6 @@ pub fn config_of_search(models: &Models, sweep: &Sweep, tuning: &Tuning, is_on_b
     settings.resolve(BOARD_CPUS)
 }
 
-/// Returns the configuration of co-runs, and their own settings.
 pub fn config_of_coruns(models: &Models, sweep: &Sweep) -> Result<(Resolved, Option<CoRun>)> {
     let settings = Settings { tune: None, ..merge(models, sweep)? };
     let corun = settings.corun.clone();
@@ -84,16 +83,19 @@ fn source(given: Option<ModelSource>, name: &str) -> Result<ModelSource> {
     let said = zoo::source_of(name).and_then(ModelSource::from_name);
     match (given, said) {
         (Some(ModelSource::Local), Some(said)) if said != ModelSource::Local => {
-            let hint =
-                format!("its name is of another source: give `--modelsource {}`, or leave that flag out", said.name());
+            let hint = format!(
+                "its name belongs to another source: give `--modelsource {}`, or remove that option",
+                said.name()
+            );
             Err(Failure::usage(format!("the zoo has no model `{name}`")).with_hint(hint))
         }
         (Some(given), _) => Ok(given),
         (None, Some(said)) => Ok(said),
         (None, None) => {
             let near = names::nearest(name, zoo::list().iter().map(|entry| entry.name));
-            let hint =
-                near.unwrap_or_else(|| "`opcollect list` shows all; `--modelsource` says what a file is".to_owned());
+            let hint = near.unwrap_or_else(|| {
+                "`opcollect list` shows all models; `--modelsource` sets the format of a file".to_owned()
+            });
             Err(Failure::usage(format!("no source has a model `{name}`")).with_hint(hint))
         }
     }
@@ -145,12 +147,12 @@ fn merge_tuning(settings: &mut Settings, tuning: &Tuning, sweep: &Sweep) -> Resu
             ("--curves", curves.is_some()),
         ];
         let Some((flag, _)) = given.into_iter().find(|(_, is_given)| *is_given) else { return Ok(()) };
-        return Err(Failure::usage(format!("`{flag}` is for a search, and none was asked for"))
-            .with_hint("add `--iftune true`, or leave it out"));
+        return Err(Failure::usage(format!("`{flag}` needs a search, which `--iftune true` enables"))
+            .with_hint("add `--iftune true`, or remove the option"));
     };
     if sweep.settings.schedules.is_some() || sweep.settings.samplers.is_some() {
         let flag = if sweep.settings.schedules.is_some() { "--schedules" } else { "--sampler" };
-        return Err(Failure::usage(format!("`{flag}` is for a sweep, and this is a search"))
+        return Err(Failure::usage(format!("`{flag}` applies to a sweep, not to a search"))
             .with_hint("give `--trials` and `--tuner` instead, or `--iftune false`"));
     }
     *tune = flags.clone().over(std::mem::take(tune));

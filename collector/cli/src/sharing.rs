@@ -59,8 +59,8 @@ fn answer(report: &TransferReport, as_json: bool) -> Result<u8> {
 fn prose(report: &TransferReport) -> String {
     let TransferReport { address, parts, known, rows, .. } = report;
     match address.starts_with("postgres") {
-        true => format!("`{address}`: {rows} records that were new there"),
-        false if address.starts_with("s3:") => format!("`{address}`: {parts} objects brought, {known} known before"),
-        false => format!("`{address}`: {parts} parts brought, {known} known before"),
+        true => format!("`{address}`: {rows} new records"),
+        false if address.starts_with("s3:") => format!("`{address}`: {parts} objects pushed, {known} were present"),
+        false => format!("`{address}`: {parts} parts pulled, {known} were present"),
     }
 }

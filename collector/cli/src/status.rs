@@ -1,7 +1,7 @@
 //! `status`: what processes at work on a store say of themselves.
 
 use super::{DONE, Result, paper, print, print_json};
-use datasets::store::Seen;
+use datasets::store::ProcessView;
 use engine::stores::{failed, open};
 use report::{Cell, Table, figures, or_unknown, percent, words};
 use std::path::Path;
@@ -14,7 +14,7 @@ pub fn run(store: &Path, as_json: bool) -> Result<u8> {
         return Ok(DONE);
     }
     if seen.is_empty() {
-        print(&format!("nobody is at work on `{}`", store.display()))?;
+        print(&format!("no process is working on `{}`", store.display()))?;
         return Ok(DONE);
     }
     let mut table = Table::new([
@@ -28,10 +28,10 @@ pub fn run(store: &Path, as_json: bool) -> Result<u8> {
         words("what").drops(2),
         words("command").drops(1),
     ]);
-    for Seen { status, is_running } in &seen {
+    for ProcessView { status, is_running } in &seen {
         let name = format!("{} on {}", status.pid, status.host);
         table.row([
-            if *is_running { Cell::from(name) } else { Cell::from(format!("{name}, ended without a word")).bad() },
+            if *is_running { Cell::from(name) } else { Cell::from(format!("{name}, ended without a report")).bad() },
             status.done.to_string().into(),
             status.total.to_string().into(),
             percent(status.done as f64 / status.total.max(1) as f64).into(),

@@ -1,10 +1,10 @@
-//! `tpu`: captures of TPU cards, viewed, imported, compared and taken.
+//! `tpu`: captures of TPU cards.
 
 use super::{DONE, DONE_WITH_LOSSES, Result, SLOWER, paper, print, print_json, tell};
 use crate::pace::Pace;
 use crate::progress::terminal;
 use crate::trace::tell_skipped;
-use crate::values::some_percent;
+use crate::values::percent;
 use capture::tpu::Reading;
 use capture::tpu::capture::Request;
 use capture::tpu::import::Per;
@@ -14,46 +14,44 @@ use capture::tpu::view::Outputs;
 use clap::{Args, Subcommand};
 use datasets::Output;
 use engine::failure::Failure;
-use engine::stores::failed;
+use engine::stores::{DEFAULT_STORE, failed};
 use engine::tpu::{self, ImportOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-/// What can be done with captures of TPU cards.
 #[derive(Clone, Debug, Subcommand)]
 pub enum TpuCommand {
-    /// Write everything a capture shows: trace, summary, registers, workbook, page
+    /// Write trace, summary, registers, workbook and page of a capture
     ///
-    /// Into the output folder go `perfetto.pftrace`, `summary.txt`, `tiuRegInfo_*.txt`, `tdmaRegInfo_*.txt`,
-    /// `cdmaRegInfo_*.txt`, `PerfDoc/PerfAI_output.xlsx` with the same records as CSV beside it, and
-    /// `PerfWeb/result.html`. What cannot be read is skipped, told with file and offset, and makes the exit code 1.
+    /// Output files: `perfetto.pftrace`, `summary.txt`, `tiuRegInfo_*.txt`, `tdmaRegInfo_*.txt`, `cdmaRegInfo_*.txt`,
+    /// `PerfDoc/PerfAI_output.xlsx` with the same records as CSV, and `PerfWeb/result.html`. Unreadable parts are
+    /// skipped and reported with file and offset, and the exit code is then 1.
     View(TpuView),
-    /// Add a capture's operators to a store, as rows with the source `imported`
+    /// Add a capture's operators to a store, with source `imported`
     Import(TpuImport),
-    /// Show which operators got slower between two captures, the costliest first
+    /// Show which operators got slower between two captures
     ///
-    /// Operators that are as often and as long in both are counted and not listed.
+    /// Rows are sorted by the change in total time. Unchanged operators are counted but not listed.
     Compare(TpuCompare),
-    /// Run a command with profiling switched on, and view the capture it writes
+    /// Run a command with profiling enabled, and view the capture it writes
     Capture(TpuCapture),
 }
 
-/// A capture and what to write of it.
 #[derive(Clone, Debug, Args)]
 pub struct TpuView {
-    /// The capture, a folder such as `cdm_profile_data_dev0-0`
+    /// Capture: a folder such as `cdm_profile_data_dev0-0`
     pub input: PathBuf,
-    /// Folder for what is written
+    /// Output folder
     #[arg(default_value = "profile_out")]
     pub output: PathBuf,
     #[command(flatten)]
     pub outputs: TpuOutputs,
 }
 
-/// Which outputs, and how to read; flags of both generations of bigTpuProfile keep their names.
+/// Outputs and reading options; flags of both generations of bigTpuProfile keep their names.
 #[derive(Clone, Debug, Default, Args)]
 pub struct TpuOutputs {
-    /// Write the Perfetto trace; it is written anyway, the flag is for command lines of bigTpuProfile 0.3.0
+    /// Write the Perfetto trace; always on, accepted for bigTpuProfile 0.3.0
     #[arg(long)]
     pub perfetto: bool,
     /// Write no Perfetto trace
@@ -62,25 +60,27 @@ pub struct TpuOutputs {
     /// Write no summary.txt and print no table
     #[arg(long = "disable_summary", alias = "disable-summary")]
     pub disable_summary: bool,
-    /// Write no page (PerfWeb)
+    /// Write no HTML page (PerfWeb)
     #[arg(long = "disable_web", alias = "disable-web")]
     pub disable_web: bool,
-    /// Write no workbook (PerfDoc); without page and workbook there are no register reports either
+    /// Write no workbook (PerfDoc)
+    ///
+    /// Without page and workbook, there are no register reports either.
     #[arg(long = "disable_doc", alias = "disable-doc")]
     pub disable_doc: bool,
-    /// Write the workbook; it is written anyway, the flag is for command lines of bigTpuProfile 0.3.2 and later
+    /// Write the workbook; always on, accepted for bigTpuProfile 0.3.2
     #[arg(long = "enable_doc", alias = "enable-doc", conflicts_with = "disable_doc")]
     pub enable_doc: bool,
-    /// Merge a host trace in the format of Chrome's tracing
+    /// Merge a host trace in Chrome's trace format
     #[arg(long = "trace_file", alias = "trace-file", value_name = "FILE")]
     pub trace_file: Option<PathBuf>,
-    /// Clock of the tensor unit in MHz, instead of the capture's own
+    /// Clock of the tensor unit in MHz, instead of the capture's value
     #[arg(long = "tiu_freq", alias = "tiu-freq", value_name = "MHZ")]
     pub tiu_freq: Option<f64>,
     /// Show only cores below this number in the workbook
     #[arg(long = "num_core", alias = "num-core", value_name = "N")]
     pub num_core: Option<u32>,
-    /// Give the figures of bigTpuProfile 0.3.7 where they are wrong, too, for comparison
+    /// Reproduce incorrect values of bigTpuProfile 0.3.7, for comparison
     #[arg(long)]
     pub compat: bool,
 }
@@ -98,21 +98,20 @@ impl TpuOutputs {
     }
 }
 
-/// A capture and the store it goes to.
 #[derive(Clone, Debug, Args)]
 pub struct TpuImport {
-    /// The capture
+    /// Capture folder
     pub input: PathBuf,
-    /// The store, a folder that is made if needed
-    #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+    /// Store to write records to, created if absent
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
     pub store: PathBuf,
-    /// One row for every command instead of one for equal commands of a core
+    /// Add one row per command, instead of one per group of equal commands
     #[arg(long)]
     pub commands: bool,
-    /// Name of the host the capture was taken on
+    /// Name of the host of the capture
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
-    /// Clock of the tensor unit in MHz, instead of the capture's own
+    /// Clock of the tensor unit in MHz, instead of the capture's value
     #[arg(long = "tiu_freq", alias = "tiu-freq", value_name = "MHZ")]
     pub tiu_freq: Option<f64>,
     /// Print one JSON document as the last line of stdout
@@ -120,36 +119,34 @@ pub struct TpuImport {
     pub json: bool,
 }
 
-/// What makes a comparison fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum FailOn {
-    /// An operator, or the whole, that got slower.
+    /// An operator or the total time got slower
     Slower,
 }
 
-/// Two captures of the same work.
 #[derive(Clone, Debug, Args)]
 pub struct TpuCompare {
-    /// The capture before
+    /// Baseline capture
     pub before: PathBuf,
-    /// The capture after
+    /// Capture to compare with the baseline
     pub after: PathBuf,
-    /// Only this many rows
+    /// Maximum number of rows
     #[arg(long, value_name = "N")]
     pub limit: Option<usize>,
-    /// End with exit code 4 when an operator's mean or the whole time grew by more than --threshold
+    /// Exit with code 4 if a time grew by more than `--threshold`
     ///
-    /// The mean of an operator must besides have grown by more than three standard errors of its runs. Exit code 1, for
-    /// parts of a capture that were skipped, gives way to it.
+    /// Both the total time and the mean of each operator are checked; the mean must also have grown by more than three
+    /// standard errors. Code 4 takes precedence over code 1 for skipped parts of a capture.
     #[arg(long, value_name = "WHAT")]
     pub fail_on: Option<FailOn>,
-    /// Growth in percent up to which nothing counts as slower
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = some_percent)]
+    /// Growth in percent that is not reported as slower
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent::<1_000_000>)]
     pub threshold: f64,
-    /// Clock of the tensor unit in MHz, instead of the captures' own
+    /// Clock of the tensor unit in MHz, instead of the captures' value
     #[arg(long = "tiu_freq", alias = "tiu-freq", value_name = "MHZ")]
     pub tiu_freq: Option<f64>,
-    /// Write a page with all changes to this file, to open in a browser
+    /// Write an HTML page with all changes to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Print one JSON document
@@ -157,29 +154,27 @@ pub struct TpuCompare {
     pub json: bool,
 }
 
-/// A command that is profiled.
 #[derive(Clone, Debug, Args)]
 pub struct TpuCapture {
-    /// How much is recorded: 0 times only, 1 commands too, 2 their registers too (`PROFILE_MODE`)
+    /// Detail: 0 times, 1 also commands, 2 also registers (`PROFILE_MODE`)
     #[arg(long, value_name = "MODE", value_parser = clap::value_parser!(u8).range(0..=2))]
     pub mode: Option<u8>,
-    /// Records an engine may write (`PROFILE_RECORD_SIZE`)
+    /// Maximum number of records per engine (`PROFILE_RECORD_SIZE`)
     #[arg(long, value_name = "N")]
     pub records: Option<u64>,
-    /// The firmware of the cores, for old models (`TPUKERNEL_FIRMWARE_PATH`)
+    /// Firmware of the cores, for old models (`TPUKERNEL_FIRMWARE_PATH`)
     #[arg(long, value_name = "FILE")]
     pub firmware: Option<PathBuf>,
-    /// Folder for what is written
+    /// Output folder
     #[arg(long, value_name = "DIR", default_value = "profile_out")]
     pub out: PathBuf,
     #[command(flatten)]
     pub outputs: TpuOutputs,
-    /// The command and its arguments
+    /// Command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
     pub command: Vec<String>,
 }
 
-/// Runs a command on captures.
 pub fn run(command: &TpuCommand) -> Result<u8> {
     match command {
         TpuCommand::View(arguments) => view(&arguments.input, &arguments.output, &arguments.outputs),
@@ -197,7 +192,7 @@ fn view(input: &Path, folder: &Path, outputs: &TpuOutputs) -> Result<u8> {
     }
     let written = tpu::write(&mut timeline, summary.as_ref(), folder, &wanted)?;
     print(&match written.is_empty() {
-        true => "wrote nothing: every output is switched off".to_owned(),
+        true => "wrote nothing: all outputs are disabled".to_owned(),
         false => format!("wrote into `{}`: {}", folder.display(), written.join(", ")),
     })?;
     Ok(tell_losses(&timeline.losses))
@@ -219,7 +214,7 @@ fn import(arguments: &TpuImport) -> Result<u8> {
         let (rows, capture, store) = (report.rows, input.display(), store.display());
         let row = if *commands { "one per command" } else { "one per operator and core" };
         print(&match rows {
-            0 => format!("no command of `{capture}` is work of the card: no rows for the store `{store}`"),
+            0 => format!("`{capture}` has no commands of the card: no rows for the store `{store}`"),
             _ => format!("{rows} rows of `{capture}`, {row}, are in the store `{store}`"),
         })?;
     }

@@ -1,4 +1,4 @@
-//! What concerns boards, beside collecting on them.
+//! `board`: serve this machine as a board, or simulate an operator on the core on its fabric.
 
 mod serve;
 mod trace;
@@ -8,21 +8,21 @@ use crate::board::serve::{BOARD_SERVE_EXAMPLES, BoardServe};
 use crate::board::trace::{BOARD_TRACE_EXAMPLES, BoardTrace};
 use clap::Subcommand;
 
-/// What is done for boards.
 #[derive(Clone, Debug, Subcommand)]
 pub enum BoardCommand {
-    /// Simulate one operator on a core's fabric, and write what its modules did when, for Perfetto
+    /// Simulate one operator on the core on a board's fabric, as a trace
     ///
-    /// Nothing is measured: all times are simulated. There is a line for each module, for fetching instructions, and for what
-    /// waits for memory.
+    /// All times are simulated. The trace for Perfetto has a track for each module, for instruction fetches and for
+    /// memory stalls.
     #[command(after_help = BOARD_TRACE_EXAMPLES)]
     Trace(Box<BoardTrace>),
-    /// Serve this machine as a board: what `opcollect-board serve` does, which needs neither Python nor TVM
+    /// Serve this machine as a board, as `opcollect-board serve` does
+    ///
+    /// The separate program `opcollect-board` needs neither Python nor TVM.
     #[command(after_help = BOARD_SERVE_EXAMPLES)]
     Serve(BoardServe),
 }
 
-/// Does it.
 pub fn run(command: &BoardCommand) -> Result<u8> {
     match command {
         BoardCommand::Trace(wanted) => trace::run(wanted),

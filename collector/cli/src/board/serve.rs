@@ -1,4 +1,4 @@
-//! Serving this machine as a board.
+//! `board serve`.
 
 use crate::Result;
 use clap::Args;
@@ -12,39 +12,43 @@ Examples, the second in another shell:
   opcollect board serve --port 9099 --emulated
   opcollect --modelsource local --modelname mlp --target pynq --host 127.0.0.1 --port 9099";
 
-/// How a board is served.
 #[derive(Clone, Debug, Args)]
 pub struct BoardServe {
-    /// Address to listen on; another than the default needs `--secret-file`, since a session can run any code
+    /// Address to listen on
+    ///
+    /// Any address but the default needs `--secret-file`, because a session can run any code.
     #[arg(long, visible_alias = "address", value_name = "ADDRESS", default_value = "127.0.0.1")]
     pub bind: String,
-    /// Port to listen on; 0 takes any
+    /// Port to listen on; 0 chooses a free port
     #[arg(long, value_name = "N", default_value_t = 9090)]
     pub port: u16,
-    /// What clients must call this board, and what a tracker knows it by [default: any]
+    /// Key of this board for clients and trackers [default: any]
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
-    /// A file with what every client must know, one line
+    /// File with the shared secret of all clients, one line
     #[arg(long, value_name = "FILE")]
     pub secret_file: Option<PathBuf>,
     /// Register with this tracker
     #[arg(long, value_name = "HOST:PORT", requires = "key")]
     pub tracker: Option<String>,
-    /// End a session after so long
+    /// Maximum duration of a session in seconds
     #[arg(long, value_name = "N", default_value_t = 3600)]
     pub session_seconds: u64,
-    /// Memory for the tensors of a session [default: half of what is free]
+    /// Memory for the tensors of a session, in MiB [default: half of the free memory]
     #[arg(long, value_name = "N")]
     pub memory_mib: Option<u64>,
-    /// Serve a core on the fabric, too: `devmem` by its registers (not run on hardware), `simulated` computes and times nothing
+    /// Core on the fabric to serve
+    ///
+    /// `devmem` uses the core's registers and was not run on hardware. `simulated` computes outputs without times.
     #[arg(long, value_name = "KIND", value_parser = ["none", "devmem", "simulated"], default_value = "none")]
     pub fpga: String,
-    /// Say that this machine is an emulator: it may then stand in for a board of another architecture, and records say `emulated`
+    /// Declare that this machine is an emulator
+    ///
+    /// An emulator may serve as a board of another architecture; records then contain `emulated`.
     #[arg(long)]
     pub emulated: bool,
 }
 
-/// Becomes the agent's program.
 pub fn run(asked: &BoardServe) -> Result<u8> {
     let BoardServe { bind, port, key, secret_file, tracker, session_seconds, memory_mib, fpga, emulated } = asked;
     let program = std::env::current_exe().map_err(Failure::environment)?.with_file_name("opcollect-board");
@@ -69,5 +73,5 @@ pub fn run(asked: &BoardServe) -> Result<u8> {
     }
     let error = command.exec();
     Err(Failure::environment(format!("cannot start `{}`: {error}", program.display()))
-        .with_hint("in a checkout `scripts/build` builds it; the wheel brings it, so install that anew"))
+        .with_hint("in a checkout run `scripts/build`; otherwise reinstall the wheel, which contains it"))
 }

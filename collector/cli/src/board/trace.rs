@@ -1,4 +1,4 @@
-//! One operator on a simulated core: its modules as lanes of a trace, and a table of what they did.
+//! `board trace`: one operator on a simulated core, as a trace with a track for each module and a table.
 
 use super::super::{DONE, Result, paper, print, print_json, settings};
 use crate::options::{Models, Sweep};
@@ -15,21 +15,22 @@ Examples:
   opcollect board trace --modelsource simple --modelname conv2d:ci=64,hw=56,co=64,k=3,p=1 --out layer.pftrace
   opcollect board trace --modelsource local --modelname resnet-18 --task 5 --knobs tile_h=7,tile_ci=4 --out layer.pftrace";
 
-/// What is simulated, and where the trace goes.
 #[derive(Clone, Debug, Args)]
 pub struct BoardTrace {
     #[command(flatten)]
     pub models: Models,
-    /// Which of the models' tasks, from 1, in the order of `opcollect tasks --target pynq --unit fpga`
+    /// Task to simulate, from 1, in the order of `opcollect tasks`
+    ///
+    /// The order is that of `opcollect tasks --target pynq --unit fpga`.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub task: usize,
-    /// Knobs that are not as the default schedule has them, as in tile_h=7,tile_ci=4
+    /// Knobs that differ from the default schedule, as in tile_h=7,tile_ci=4
     #[arg(long, value_name = "NAME=N,…", value_delimiter = ',')]
     pub knobs: Vec<String>,
     /// Write the trace to this file, for ui.perfetto.dev
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Write at most about so many MiB
+    /// Size limit of the trace in MiB, approximate
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub trace_mib: u32,
     /// Print one JSON document
@@ -37,7 +38,6 @@ pub struct BoardTrace {
     pub json: bool,
 }
 
-/// Simulates one task.
 pub fn run(wanted: &BoardTrace) -> Result<u8> {
     let mut models = wanted.models.clone();
     models.settings.target.get_or_insert_with(|| PYNQ.to_owned());

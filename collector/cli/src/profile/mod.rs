@@ -8,9 +8,9 @@ use crate::pace::Pace;
 use crate::profile::arguments::{ProfileCommand, ProfileDiff, ProfileRun};
 use crate::progress::terminal;
 use engine::campaign::settings::Resolved;
-use engine::given::InputFiles;
+use engine::input_files::InputFiles;
 use engine::profile::{self, CodeOptions, FileOptions, ProfileOptions};
-use engine::report::profile::View;
+use engine::report::profile::ProfileView;
 use std::sync::Arc;
 
 /// Profiles a model, or compares two profiles.
@@ -29,7 +29,7 @@ fn profile_model(arguments: &ProfileRun) -> Result<u8> {
     let Resolved { config, loaded } = settings::config(&arguments.models, &sweep)?;
     let inputs = arguments.given.files();
     let profiled = profile::run(&options(arguments, &inputs), config, &loaded, &terminal(Pace::default()))?;
-    let view = View { row_limit: arguments.table.row_limit, has_memory: arguments.table.profile_memory };
+    let view = ProfileView { row_limit: arguments.table.row_limit, has_memory: arguments.table.profile_memory };
     match (&profiled.styled, arguments.json) {
         (Some(styled), true) => {
             tell(&profiled.report.notes);
@@ -52,7 +52,7 @@ fn options<'a>(arguments: &'a ProfileRun, inputs: &'a InputFiles) -> ProfileOpti
         seconds: arguments.seconds,
         counters: &arguments.counters,
         on_trace_ready: arguments.on_trace_ready.as_deref(),
-        wait_seconds: arguments.wait,
+        wait_seconds: arguments.exclusive.wait,
         store: arguments.store.as_deref(),
         code: CodeOptions {
             annotate: code.annotate.as_deref(),

@@ -1,22 +1,22 @@
-//! What can be said to `trace`.
+//! Options of `trace`.
 
-use super::super::values::{some_seconds, whole_mib};
+use super::super::values::{positive_seconds, whole_mib};
 use capture::events::convert::Align;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use engine::flags::choices;
 use engine::report::styled::Style;
+use engine::stores::DEFAULT_STORE;
 use profile::SortBy;
 use std::path::PathBuf;
 
-/// What can be done with traces.
 #[derive(Clone, Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Sum up a trace by operator, as the profiler that wrote it would
+    /// Summarize a trace by operator, in the style of a profiler
     ///
-    /// Reads what torch.profiler and DeepLink write (JSON, packed or not), ONNX Runtime's profile, the report that TVM had
-    /// until 0.23, and Perfetto's traces. Columns and sort keys are those of torch.profiler's `key_averages()`; what
-    /// cannot be read is skipped record by record and counted, and the exit code is then 1.
+    /// Reads traces of torch.profiler and DeepLink (JSON, also compressed), profiles of ONNX Runtime, reports of TVM up
+    /// to 0.23, and Perfetto traces. Columns and sort keys are those of torch.profiler's `key_averages()`. Unreadable
+    /// records are skipped and counted, and the exit code is then 1.
     ///
     /// Examples:
     ///   opcollect trace top trace.json
@@ -24,65 +24,65 @@ pub enum TraceCommand {
     ///   opcollect trace top onnxruntime_profile.json --group-by-scope --json
     #[command(verbatim_doc_comment)]
     Top(Top),
-    /// Look whether a trace can be trusted
+    /// Check a trace for errors and inconsistent times
     ///
-    /// Looks for records that cannot be read, slices that do not nest or end before they begin, arrows that do not arrive,
-    /// work of devices that begins before its launch or overlaps, and steps out of order. The exit code is 0 where nothing
-    /// is wrong and 1 where something is, with counts.
+    /// Reports unreadable records, slices that do not nest or end before they begin, flows without an end, device work
+    /// that begins before its launch or overlaps, and steps out of order. The exit code is 1 if there is any.
     ///
     /// Example:
     ///   opcollect trace check trace.json
     #[command(verbatim_doc_comment)]
     Check(Check),
-    /// Write a trace in another format
+    /// Convert a trace to another format
     ///
-    /// The name of the file says which: `.json` is Chrome's, `.pftrace` is Perfetto's, and `.gz` behind it packs either.
-    /// Tracks, slices, arguments, arrows and counters are kept; what overlaps goes to lanes of its own.
+    /// The output file's ending selects the format: `.json` is Chrome's, `.pftrace` is Perfetto's; a further `.gz`
+    /// compresses it. Tracks, slices, arguments, flows and counters are kept; overlapping slices are placed on separate
+    /// tracks.
     ///
     /// Examples:
     ///   opcollect trace convert trace.json trace.pftrace
     ///   opcollect trace convert perfetto.pftrace trace.json.gz --max-mib 100
     #[command(verbatim_doc_comment)]
     Convert(Convert),
-    /// Put several traces into one, on one clock
+    /// Merge several traces into one with a common clock
     ///
-    /// Says by how much each trace's clock was moved. torch.profiler's traces know the time of day; others are put side by
-    /// side with `--align start`, as they are with `--align keep`, or as `--offset-ns` says.
+    /// Prints the clock offset of each trace. Traces of torch.profiler contain wall-clock times. Other traces need
+    /// `--align start`, `--align keep` or `--offset-ns`.
     ///
     /// Examples:
     ///   opcollect trace merge rank0.json rank1.json all.pftrace
     ///   opcollect trace merge host.json device.pftrace both.pftrace --offset-ns 0,-1250000
     #[command(verbatim_doc_comment)]
     Merge(Merge),
-    /// Add a trace's operators to a store, as rows with the source `imported`
+    /// Add a trace's operators to a store, with source `imported`
     ///
-    /// A row is an operator with its shapes at its place, with the times of all its calls; kernels of a device have rows of
-    /// their own. Times of others never meet our own in an average.
+    /// Each row is an operator with its shapes and scope, and the times of all its calls; kernels of a device have
+    /// their own rows. Imported times are never averaged with measured times.
     ///
     /// Example:
     ///   opcollect trace import trace.json --store opcollect-data --host workstation
     #[command(verbatim_doc_comment)]
     Import(Import),
-    /// Answer a question in SQL about a trace
+    /// Query a trace with SQL
     ///
-    /// A question reads the trace's tables and nothing else, and ends when its time is over.
-    /// The tables are those of Perfetto's trace processor: slice (id, ts, dur, track_id, category, name, depth,
-    /// parent_id, arg_set_id), track (id, name, type, parent_id), counter (id, ts, track_id, value) and args (arg_set_id,
-    /// flat_key, key, int_value, string_value, real_value, value_type, display_value).
+    /// The query can read only the trace's tables, which are those of Perfetto's trace processor: slice (id, ts, dur,
+    /// track_id, category, name, depth, parent_id, arg_set_id), track (id, name, type, parent_id), counter (id, ts,
+    /// track_id, value) and args (arg_set_id, flat_key, key, int_value, string_value, real_value, value_type,
+    /// display_value).
     Query(Query),
 }
 
-/// A question.
 #[derive(Args, Clone, Debug)]
 pub struct Query {
-    /// The trace
     pub file: PathBuf,
-    /// The question, such as "select name, sum(dur) from slice group by name order by 2 desc"
+    /// SQL query
+    ///
+    /// Example: "select name, sum(dur) from slice group by name order by 2 desc".
     pub sql: String,
-    /// How long the answer may take, in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = some_seconds)]
+    /// Time limit of the query in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 60.0, value_parser = positive_seconds)]
     pub seconds: f64,
-    /// How much memory trace and answer may take, in MiB
+    /// Memory limit for trace and result in MiB
     #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = whole_mib)]
     pub memory_mib: u32,
     /// Print a JSON array of rows
@@ -90,33 +90,33 @@ pub struct Query {
     pub json: bool,
 }
 
-/// A sum.
 #[derive(Args, Clone, Debug)]
 pub struct Top {
-    /// The trace
     pub file: PathBuf,
-    /// Whose table to print
+    /// Style of the table
     #[arg(long, value_parser = choices::<Style>(), default_value = "torch")]
     pub style: Style,
-    /// What rows are ordered by, the largest first; words of torch.profiler, `cuda` for `device` too
+    /// Sort key of torch.profiler, descending; `cuda` is accepted for `device`
     #[arg(long, value_name = "KEY", value_parser = choices::<SortBy>(), default_value = "self_cpu_time_total")]
     pub sort_by: SortBy,
-    /// How many rows to print
+    /// Maximum number of rows
     #[arg(long, value_name = "ROWS", default_value_t = 100)]
     pub row_limit: usize,
-    /// Put calls with other input shapes into rows of their own
+    /// Group calls by input shapes, too
     #[arg(long)]
     pub group_by_input_shape: bool,
-    /// Put calls at other places in the model into rows of their own, where places are known, as ONNX Runtime's nodes are
+    /// Group calls by scope in the model, too, if the trace has scopes
+    ///
+    /// ONNX Runtime's node names are such scopes.
     #[arg(long)]
     pub group_by_scope: bool,
-    /// How much memory the trace may take, in MiB
+    /// Memory limit for the trace in MiB
     #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = whole_mib)]
     pub memory_mib: u32,
-    /// Write a page for the browser, too: operators, time line, flame view, memory
+    /// Write an HTML page: operators, timeline, flame graph, memory
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Write all rows as CSV, too
+    /// Write all rows as CSV to this file
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// Print one JSON document
@@ -124,24 +124,22 @@ pub struct Top {
     pub json: bool,
 }
 
-/// A trace and the store it goes to.
 #[derive(Args, Clone, Debug)]
 pub struct Import {
-    /// The trace
     pub file: PathBuf,
-    /// The store, a folder that is made if needed
-    #[arg(long, value_name = "DIR", default_value = "opcollect-data")]
+    /// Store to write records to, created if absent
+    #[arg(long, value_name = "DIR", default_value = DEFAULT_STORE)]
     pub store: PathBuf,
-    /// Name of the host the trace was taken on
+    /// Name of the host of the trace
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
-    /// Threads that operators were allowed there
+    /// Number of threads of operators on that host
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(i64).range(1..))]
     pub threads: Option<i64>,
-    /// Name of the model, instead of that of the file
+    /// Name of the model [default: that in the file]
     #[arg(long, value_name = "NAME")]
     pub model: Option<String>,
-    /// How much memory the trace may take, in MiB
+    /// Memory limit for the trace in MiB
     #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = whole_mib)]
     pub memory_mib: u32,
     /// Print one JSON document
@@ -149,12 +147,10 @@ pub struct Import {
     pub json: bool,
 }
 
-/// A check.
 #[derive(Args, Clone, Debug)]
 pub struct Check {
-    /// The trace
     pub file: PathBuf,
-    /// How much memory the trace may take, in MiB
+    /// Memory limit for the trace in MiB
     #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = whole_mib)]
     pub memory_mib: u32,
     /// Print one JSON document
@@ -162,12 +158,11 @@ pub struct Check {
     pub json: bool,
 }
 
-/// A change of format.
 #[derive(Args, Clone, Debug)]
 pub struct Convert {
-    /// The trace
+    /// Trace file to read
     pub input: PathBuf,
-    /// Where to write it
+    /// Trace file to write
     pub output: PathBuf,
     #[command(flatten)]
     pub bounds: WriteBounds,
@@ -176,27 +171,28 @@ pub struct Convert {
     pub json: bool,
 }
 
-/// What a trace that is written may take.
+/// Limits of a written trace.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct WriteBounds {
-    /// How long the written trace may get before it is packed, in MiB; the rest is left out, with a mark
+    /// Size limit of the written trace before compression, in MiB
+    ///
+    /// The end of a larger trace is cut off and marked.
     #[arg(long, value_name = "MIB", default_value_t = 4096, value_parser = whole_mib)]
     pub max_mib: u32,
-    /// How much memory each trace that is read may take, in MiB
+    /// Memory limit for each trace that is read, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = whole_mib)]
     pub memory_mib: u32,
 }
 
-/// A merge.
 #[derive(Args, Clone, Debug)]
 pub struct Merge {
-    /// The traces, and last where to write
+    /// Trace files to read, then the file to write
     #[arg(required = true, num_args = 3.., value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// How the traces are put on one clock
+    /// How the clocks of the traces are aligned
     #[arg(long, value_parser = alignments(), default_value = "clock")]
     pub align: Align,
-    /// What to add to the times of each trace instead, in nanoseconds
+    /// Offset to add to the times of each trace, in nanoseconds
     #[arg(long, value_name = "NS,…", value_delimiter = ',', allow_hyphen_values = true, conflicts_with = "align")]
     pub offset_ns: Vec<i64>,
     #[command(flatten)]
@@ -206,12 +202,12 @@ pub struct Merge {
     pub json: bool,
 }
 
-/// Parses how traces are put on one clock.
+/// Returns the parser of `--align`.
 fn alignments() -> impl TypedValueParser<Value = Align> {
     let values = [
-        ("clock", "By the time of day, which each has to know"),
-        ("start", "All begin when the first one begins"),
-        ("keep", "As they are"),
+        ("clock", "By wall-clock times, which each trace must contain"),
+        ("start", "All traces begin with the earliest"),
+        ("keep", "Times are left unchanged"),
     ];
     PossibleValuesParser::new(values.map(|(name, help)| PossibleValue::new(name).help(help))).map(|name| {
         match name.as_str() {

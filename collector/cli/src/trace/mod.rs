@@ -7,15 +7,14 @@ use crate::pace::Pace;
 use crate::progress::terminal;
 pub use arguments::TraceCommand;
 use arguments::{Check, Convert, Import, Merge, Query, Top};
-use capture::events::Found;
-use capture::trace::Bounds;
+use capture::events::FoundEvent;
+use capture::trace::QueryBounds;
 use engine::trace::{self, Clocks, ImportOptions, TopOptions, WrittenTrace};
 use profile::averages::Grouping;
 use report::terminal::print_notes;
 use std::path::Path;
 use std::time::Duration;
 
-/// Runs a command on traces.
 pub fn run(command: &TraceCommand) -> Result<u8> {
     match command {
         TraceCommand::Top(arguments) => top(arguments),
@@ -57,7 +56,7 @@ fn check(check: &Check) -> Result<u8> {
 
 fn convert(convert: &Convert) -> Result<u8> {
     let mut code = DONE;
-    let mut hear = |found: &Found| code = tell_found(found);
+    let mut hear = |found: &FoundEvent| code = tell_found(found);
     let written = trace::convert(&convert.input, &convert.output, convert.bounds.into(), &mut hear)?;
     Ok(code.max(tell_written(&written, &convert.output, convert.json)?))
 }
@@ -69,7 +68,7 @@ fn merge(merge: &Merge) -> Result<u8> {
         offsets => Clocks::Offsets(offsets),
     };
     let mut code = DONE;
-    let mut hear = |found: &Found| code = code.max(tell_found(found));
+    let mut hear = |found: &FoundEvent| code = code.max(tell_found(found));
     let written = trace::merge(inputs, place, &clocks, merge.bounds.into(), &mut hear)?;
     Ok(code.max(tell_written(&written, place, merge.json)?))
 }
@@ -94,7 +93,8 @@ fn import(import: &Import) -> Result<u8> {
 
 fn query(query: &Query) -> Result<u8> {
     let Query { file, sql, seconds, memory_mib, json } = query;
-    let bounds = Bounds { time: Duration::from_secs_f64(*seconds), memory_mib: *memory_mib, ..Bounds::default() };
+    let bounds =
+        QueryBounds { time: Duration::from_secs_f64(*seconds), memory_mib: *memory_mib, ..QueryBounds::default() };
     let answer = trace::query(file, sql, &bounds)?;
     if *json {
         print_json(&answer.objects())?
@@ -110,20 +110,20 @@ fn tell_written(written: &WrittenTrace, place: &Path, as_json: bool) -> Result<u
         print_json(written)?;
     } else {
         for input in &written.inputs {
-            print(&format!("`{}`: {} ns were added to its times", input.file, input.offset_ns))?;
+            print(&format!("`{}`: added {} ns to its times", input.file, input.offset_ns))?;
         }
         let WrittenTrace { events, bytes, .. } = written;
-        print(&format!("wrote {events} events, {bytes} bytes before packing, into `{}`", place.display()))?;
+        print(&format!("wrote {events} events, {bytes} bytes before compression, to `{}`", place.display()))?;
     }
     if written.left_out == 0 {
         return Ok(DONE);
     }
-    let left_out = format!("{} events were left out: the file is as long as `--max-mib` allows", written.left_out);
+    let left_out = format!("{} events were omitted: the file has the size limit of `--max-mib`", written.left_out);
     print_notes("note", [left_out]);
     Ok(DONE_WITH_LOSSES)
 }
 
-fn tell_found(found: &Found) -> u8 {
+fn tell_found(found: &FoundEvent) -> u8 {
     tell_skipped(&found.examples, found.malformed, "records of the trace cannot be read and were skipped")
 }
 
