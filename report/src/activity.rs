@@ -33,7 +33,7 @@ static ACTIVITY: Mutex<Option<Activity>> = Mutex::new(None);
 static WATCH: Once = Once::new();
 
 fn activity() -> MutexGuard<'static, Option<Activity>> {
-    // Whoever panicked with it left a sound value.
+    // A panic cannot leave an invalid value.
     ACTIVITY.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 

@@ -28,14 +28,24 @@ const SIZES: [(&str, f64); 10] = [
 
 /// Reads a duration: a number of seconds, or one with a unit such as `90s`, `30m` or `2h`.
 pub fn seconds(text: &str) -> Result<f64, String> {
-    quantity(text, 1.0, &DURATIONS).ok_or_else(|| format!("`{text}` is no duration; write it as `90`, `30m` or `2h`"))
+    quantity(text, 1.0, &DURATIONS)
+        .ok_or_else(|| format!("`{text}` is not a duration; write it as `90`, `30m` or `2h`"))
+}
+
+/// Reads a duration, rounds it up to whole seconds, and checks that it is between two limits.
+pub fn whole_seconds<const LEAST: u64, const MOST: u64>(text: &str) -> Result<u64, String> {
+    let seconds = seconds(text)?.ceil();
+    match seconds >= LEAST as f64 && seconds <= MOST as f64 {
+        true => Ok(seconds as u64),
+        false => Err(format!("give {LEAST} to {MOST} seconds")),
+    }
 }
 
 /// Reads a duration in minutes: a number of minutes, or one with a unit.
 pub fn minutes(text: &str) -> Result<f64, String> {
     let seconds = quantity(text, 60.0, &DURATIONS);
     seconds.map(|seconds| seconds / 60.0).ok_or_else(|| {
-        format!("`{text}` is no duration; write it as `90` for minutes, or with a unit as in `30m` or `2h`")
+        format!("`{text}` is not a duration; write it as `90` for minutes, or with a unit as in `30m` or `2h`")
     })
 }
 
@@ -44,7 +54,7 @@ pub fn mebibytes(text: &str) -> Result<f64, String> {
     const MIB: f64 = 1_048_576.0;
     let bytes = quantity(text, MIB, &SIZES);
     bytes.map(|bytes| bytes / MIB).ok_or_else(|| {
-        format!("`{text}` is no size; write it as `512` for MiB, or with a unit as in `512MiB` or `2GiB`")
+        format!("`{text}` is not a size; write it as `512` for MiB, or with a unit as in `512MiB` or `2GiB`")
     })
 }
 

@@ -95,7 +95,7 @@ fn print_errors(lines: &str) {
     let paper = Paper::of(&io::stderr(), colours(), |name| std::env::var_os(name));
     let lines = if paper.has_colours { lines.split_inclusive('\n').map(coloured).collect() } else { lines.to_owned() };
     activity::clear();
-    // Where nobody reads errors any more, there is nobody to tell.
+    // If standard error is closed, the error cannot be reported.
     let _ = io::stderr().lock().write_all(lines.as_bytes());
 }
 

@@ -13,7 +13,7 @@ pub fn escaped(text: &str) -> Cow<'_, str> {
     replace(text, |_| None)
 }
 
-/// Shows control characters as escapes, but for those at whose place so many bytes are to stay.
+/// Escapes control characters, except those at which `kept` returns a number of bytes to keep.
 fn replace(text: &str, stays: impl Fn(&str) -> Option<usize>) -> Cow<'_, str> {
     if !text.chars().any(is_command) {
         return Cow::Borrowed(text);

@@ -1,13 +1,14 @@
 //! `oppredict adapt`.
 
-use crate::installation::{cache_folder, collector, shipped_predictor};
+use crate::installation::{cache_folder, collector, predictor_file};
 use crate::loading::load_samples_from;
-use crate::options::{Filter, whole_seconds};
+use crate::options::Filter;
 use crate::{DONE, begin, finish, paper, print_json, print_text};
 use clap::Args;
 use learn::adaptation;
 use predictor::this_host::Calibration;
 use predictor::{Error, Result, bundle, published};
+use report::quantity::whole_seconds;
 use report::terminal::print_notes;
 use report::{Cell, Table, UNKNOWN, duration, figures, words};
 use serde_json::json;
@@ -20,47 +21,50 @@ Examples:
   oppredict adapt --predictor gpu.opp --data few.csv --mapping with-the-new-device.toml --out new.opp
   oppredict adapt --this-host && oppredict predict --model resnet-18";
 
-/// How to correct.
 #[derive(Clone, Debug, Args)]
 pub struct Adapt {
-    /// File that `train` wrote [default: the one that came with the program: for GPUs with --mapping, else for CPUs]
+    /// Predictor file of `train` [default: built-in, for GPUs with --mapping, else for CPUs]
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
-    /// Measure ten fixed operators on this machine with `opcollect`, about 20 seconds, and keep how far it is from where the
-    /// predictor learned; all commands, `serve` and Python then predict for this machine
+    /// Measure ten fixed operators with `opcollect` to calibrate this machine
+    ///
+    /// This takes about 20 seconds. The calibration is the ratio of the measured to the predicted times. All commands,
+    /// `serve` and Python then predict for this machine.
     #[arg(long, conflicts_with = "data")]
     pub this_host: bool,
-    /// File of records or table of others, or a store, measured on the device; rows of devices that were learned from are not
-    /// looked at; repeatable
+    /// Records, a store, or a table of times of the new device; repeatable
+    ///
+    /// Rows of devices in the training data are ignored.
     #[arg(long, required_unless_present = "this_host", value_name = "PATH")]
     pub data: Vec<PathBuf>,
-    /// TOML file that says what the columns of a foreign table mean
+    /// TOML file that describes the columns of a foreign table
     #[arg(long, value_name = "FILE", requires = "data")]
     pub mapping: Option<PathBuf>,
-    /// Which records are taken.
     #[command(flatten)]
     pub filter: Filter,
-    /// Where to write the corrected predictor; with --this-host the calibration, by default below the user's cache
+    /// Output file for the corrected predictor or the calibration
+    ///
+    /// With --this-host the default is in the user's cache folder.
     #[arg(long, value_name = "FILE", required_unless_present = "this_host")]
     pub out: Option<PathBuf>,
-    /// Seconds that --this-host may take
-    #[arg(long, default_value_t = 180, value_name = "SECONDS", requires = "this_host", value_parser = whole_seconds)]
+    /// Time limit of --this-host in seconds, 10 to 3600
+    #[arg(long, default_value_t = 180, value_name = "SECONDS", requires = "this_host", value_parser = whole_seconds::<10, 3600>)]
     pub seconds: u64,
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
 }
 
-/// Corrects a predictor for other devices and writes it.
 pub fn run(arguments: &Adapt) -> Result<u8> {
     if arguments.this_host {
         return this_host(arguments);
     }
     let Some(path) = &arguments.out else {
-        return Err(Error::Query("say where to write the corrected predictor: --out".to_owned()));
+        return Err(Error::Query("give --out FILE for the corrected predictor".to_owned()));
     };
     let out = begin(Some(path))?;
-    let mut predictor = bundle::read(&predictor_file(arguments)?)?;
+    let mut predictor =
+        bundle::read(&predictor_file(arguments.predictor.as_deref(), None, arguments.mapping.is_some())?)?;
     let samples = load_samples_from(&arguments.data, arguments.mapping.as_deref(), arguments.filter.policy()?)?;
     let changes = adaptation::adapt(&mut predictor, samples)?;
     finish(out, || bundle::to_bytes(&predictor))?;
@@ -88,7 +92,7 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
     print_text(
         arguments.json,
         &format!(
-            "{}\n`off after` is what each half of the measurements is off by when only the other half was seen; wrote `{}`",
+            "{}\n`off after` is the error on each half of the measurements after correction with the other half; wrote `{}`",
             table.on(&paper()),
             path.display()
         ),
@@ -99,17 +103,12 @@ pub fn run(arguments: &Adapt) -> Result<u8> {
     Ok(DONE)
 }
 
-fn predictor_file(arguments: &Adapt) -> Result<PathBuf> {
-    let shipped = || shipped_predictor(None, arguments.mapping.is_some());
-    arguments.predictor.clone().map_or_else(shipped, Ok)
-}
-
-/// Measures how far this machine is, and keeps it.
+/// Measures the calibration of this machine and stores it.
 fn this_host(arguments: &Adapt) -> Result<u8> {
-    let predictor = bundle::read(&predictor_file(arguments)?)?;
+    let predictor = bundle::read(&predictor_file(arguments.predictor.as_deref(), None, arguments.mapping.is_some())?)?;
     let host_class = measure::host::Facts::read().host_class();
     let below_cache = || Some(published::calibration_file(&cache_folder()?, &host_class));
-    let problem = "there is no folder for what is kept, as HOME is not set: say where with --out FILE";
+    let problem = "there is no cache folder, because HOME is not set: give --out FILE";
     let kept = arguments.out.clone().or_else(below_cache).ok_or_else(|| Error::Query(problem.to_owned()))?;
     if let Some(folder) = kept.parent().filter(|_| arguments.out.is_none()) {
         std::fs::create_dir_all(folder).map_err(|error| Error::io("make", folder, error))?;
@@ -142,7 +141,7 @@ fn this_host(arguments: &Adapt) -> Result<u8> {
     print_text(arguments.json, &table.on(&paper()))?;
     let disturbed = known.sentinels.len() - known.known().count();
     if disturbed > 0 {
-        let warning = format!("{disturbed} sentinels were disturbed and do not count; a quieter machine says more");
+        let warning = format!("{disturbed} noisy sentinels were ignored; results are better on a quieter machine");
         print_notes("warning", [warning]);
     }
     print_text(arguments.json, &format!("{}\nkept in `{}`", known.translation(1).note(), kept.display()))?;

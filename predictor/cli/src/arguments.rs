@@ -1,4 +1,4 @@
-//! The command line: the commands. Flags of one command lie beside it, shared ones in `options.rs`.
+//! Commands and global options. Options of one command are in the command's file, shared ones in `options.rs`.
 
 use crate::adapt::{ADAPT_EXAMPLES, Adapt};
 use crate::correlate::Correlate;
@@ -28,14 +28,17 @@ Examples:
   oppredict eval --data opcollect-data --protocol P1 --html errors.html
   oppredict serve --predictor cpu.opp
 
-Exit codes: 0 all done; 1 done, with losses that are named; 2 bad use or input; 3 this machine or
-installation cannot do it; 4 worse than before, with `eval --gate`.";
+Exit codes:
+    0  success
+    1  success, with losses that notes name
+    2  invalid arguments or input
+    3  this machine or installation lacks something that the command needs
+    4  an error exceeds that of `eval --gate`";
 
-/// Predict operator times from a dataset, and say how sure the prediction is.
+/// Predict operator times with intervals, from records of `opcollect`.
 #[derive(Debug, Parser)]
 #[command(name = "oppredict", version, after_help = EXAMPLES)]
 pub struct Arguments {
-    /// What to do.
     #[command(subcommand)]
     pub command: Command,
     /// Colour tables and messages: `auto` on terminals, unless `NO_COLOR` is set
@@ -43,60 +46,63 @@ pub struct Arguments {
     pub color: String,
 }
 
-/// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Measure how well predictors do on data they have not seen
+    /// Measure the error of predictors on held-out data
     #[command(after_help = EVAL_EXAMPLES)]
     Eval(Eval),
-    /// Learn from data and keep the predictor in a file
+    /// Train a predictor on records and write it to a file
     Train(Train),
-    /// Correct a predictor for another device by a few of its measurements
+    /// Correct a predictor for another device with a few of its measurements
     #[command(after_help = ADAPT_EXAMPLES)]
     Adapt(Adapt),
-    /// Say which shapes to measure first on a device that was not learned from
+    /// Suggest which shapes to measure first on a new device
     #[command(after_help = SUGGEST_EXAMPLES)]
     Suggest(Suggest),
-    /// Predict the time of operators or of whole models
+    /// Predict the time of operators or whole models
     #[command(after_help = PREDICT_EXAMPLES)]
     Predict(Predict),
-    /// Say what the sum of a model's operators misses: the same operators in their places and alone
+    /// Compare operator times in the network with times in isolation
+    ///
+    /// Reports by how much the sum of isolated times differs from the time of the model.
     #[command(name = "inplace", after_help = IN_PLACE_EXAMPLES)]
     InPlace(InPlaceArguments),
-    /// Show how features and utilisation go together
+    /// Show correlations between features and utilisation
     Correlate(Correlate),
-    /// Show why an answer is as it is, or which features matter at all
+    /// Explain one prediction, or the effect of features on all predictions
     Explain(Explain),
-    /// Find where more threads, or larger tiles, stop to pay
+    /// Find the thread count or tile size beyond which times hardly improve
     Knee(KneeArguments),
-    /// Say how a model is best run: one operator after the other or side by side, and how long it takes
+    /// Plan which operators of a model run concurrently, and predict the time
     #[command(after_help = PLAN_EXAMPLES)]
     Plan(PlanArguments),
-    /// Cut a model into stages of groups that run side by side
+    /// Print the stages of the concurrent plan of a model
     #[command(after_help = PLAN_EXAMPLES)]
     Stages(PlanArguments),
-    /// Put operators on devices, with a certificate that none wants to move
+    /// Assign operators to devices, with a certificate of stability
+    ///
+    /// In a stable assignment, no operator gains by moving to another device.
     #[command(after_help = PLACE_EXAMPLES)]
     Place(PlaceArguments),
-    /// Tell what operators cost each other, and how far off that is for operators that were held out
+    /// Predict slowdown under concurrent operators, with held-out errors
     ///
-    /// What `opcollect corun` recorded teaches weights; rules that know nothing of it stand in the same table.
+    /// A model fitted to records of `opcollect corun` is compared with simple rules.
     #[command(after_help = INTERFERENCE_EXAMPLES)]
     Interference(InterferenceArguments),
-    /// Choose schedules and threads of operators that run together
+    /// Choose schedules and threads for operators that run concurrently
     #[command(after_help = COTUNE_EXAMPLES)]
     Cotune(CotuneArguments),
-    /// Answer questions over HTTP on this machine
+    /// Serve predictions over HTTP
     Serve(Serve),
-    /// Write a predictor's trees as XGBoost's JSON, or take them from there
+    /// Export or import a predictor's trees as XGBoost JSON
     Xgboost(Xgboost),
-    /// List the values of `--device` and what is known of each device
+    /// List the values of `--device` with their known properties
     Devices(Devices),
-    /// List the features, their units and sources
+    /// List the features with units and sources
     Features,
-    /// Print a script that completes commands in a shell
+    /// Print a completion script for a shell
     Completions {
-        /// For which shell
+        /// Shell that the script is for
         shell: clap_complete::Shell,
     },
 }

@@ -13,16 +13,14 @@ use std::path::PathBuf;
 /// Features in a table on the screen; files hold all.
 const SHOWN: usize = 12;
 
-/// What to correlate.
 #[derive(Clone, Debug, Args)]
 pub struct Correlate {
-    /// What to look at.
     #[command(flatten)]
     pub data: Data,
-    /// Write all of it as CSV
+    /// Write all correlations as CSV to this file
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Write a heat map for the browser
+    /// Write a heat map as an HTML page
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Print one JSON document and nothing else
@@ -30,7 +28,7 @@ pub struct Correlate {
     pub json: bool,
 }
 
-/// Prints the strongest correlations and writes all where asked to.
+/// Prints the strongest correlations and writes all of them to the requested files.
 pub fn run(arguments: &Correlate) -> Result<u8> {
     let (table, page) = (begin(arguments.csv.as_deref())?, begin(arguments.html.as_deref())?);
     let found = correlate(&load_samples(&arguments.data)?);

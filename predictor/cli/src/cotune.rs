@@ -2,12 +2,13 @@
 
 use crate::installation::collector;
 use crate::loading::read_times;
-use crate::options::{TimesFlags, whole_seconds};
+use crate::options::TimesFlags;
 use crate::{DONE, begin, finish, paper, print_json, print_text};
 use clap::Args;
 use predictor::Result;
 use predictor::planning::cotuning::{Cotuning, CotuningQuestion, IN_TURNS, MeasuredChoice, TOGETHER};
 use predictor::probe::{self, Raced};
+use report::quantity::whole_seconds;
 use report::{Table, between, duration, figures, words};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -19,34 +20,34 @@ Examples:
   opcollect --modelsource simple --modelname softmax:shape=64x1000 --threads 1,2 --store times
   oppredict cotune --op matmul:m=512,n=512,k=512 --op softmax:shape=64x1000 --data times --threads 2";
 
-/// What runs together.
 #[derive(Clone, Debug, Args)]
 pub struct CotuneArguments {
     /// Operator such as `matmul:m=512,n=512,k=512`; two to four
     #[arg(long, value_name = "TEXT", required = true)]
     pub op: Vec<String>,
-    /// Where times come from.
     #[command(flatten)]
     pub times: TimesFlags,
-    /// Cores that they share
+    /// Number of cores to share
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
-    /// Schedules of each operator that are considered, the fastest on all cores first
+    /// Number of candidate schedules per operator, fastest on all cores first
     #[arg(long, default_value_t = 8, value_name = "N")]
     pub schedules: usize,
-    /// Run the choice and the sequence in interleaved rounds, keep the faster, and report what the choice would have cost
+    /// Measure the choice and sequential execution, and keep the faster
+    ///
+    /// Rounds are interleaved. The report contains both times, including that of a rejected choice.
     #[arg(long)]
     pub measure: bool,
     /// Measurement rounds
     #[arg(long, default_value_t = 15, value_name = "N", requires = "measure", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
-    /// Program that measures; by default the one beside this program, else the one on the search path
+    /// Program `opcollect` [default: next to this program, else on the search path]
     #[arg(long, value_name = "FILE", requires = "measure")]
     pub opcollect: Option<PathBuf>,
-    /// Seconds that measuring may take
-    #[arg(long, default_value_t = 300, value_name = "SECONDS", requires = "measure", value_parser = whole_seconds)]
+    /// Time limit of the measurement in seconds
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", requires = "measure", value_parser = whole_seconds::<1, 86_400>)]
     pub deadline: u64,
-    /// Write both ways for `opcollect race`
+    /// Write both alternatives for `opcollect race`
     #[arg(long, value_name = "FILE")]
     pub choice: Option<PathBuf>,
     /// Print one JSON document and nothing else
@@ -54,7 +55,6 @@ pub struct CotuneArguments {
     pub json: bool,
 }
 
-/// Chooses schedules of a few operators that run together.
 pub fn run(arguments: &CotuneArguments) -> Result<u8> {
     let question = CotuningQuestion::new(&arguments.op, arguments.threads as usize, arguments.schedules)?;
     let file = begin(arguments.choice.as_deref())?;
@@ -127,13 +127,13 @@ fn describe(cotuning: &Cotuning) -> String {
         false => (IN_TURNS, 1.0 / found.gain),
     };
     format!(
-        "{}\nside by side {}, one after the other on all cores {}: {better} is {gain:.3} times as fast\nchosen: {better}, {} expected ({})\n{} combinations tried{}",
+        "{}\nconcurrent {}, sequential on all cores {}: {better} is {gain:.3} times as fast\nchosen: {better}, {} expected ({})\n{} combinations tried{}",
         table.on(&paper()),
         duration(found.together.time_ns),
         duration(found.in_turns_ns),
         duration(promised.time_ns),
         between(promised.low_ns, promised.high_ns),
         found.tried,
-        if found.is_exact { ", which are all" } else { ", by changes from three beginnings" }
+        if found.is_exact { ", which are all" } else { ", by local search from three starting points" }
     )
 }

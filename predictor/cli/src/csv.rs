@@ -1,6 +1,6 @@
-//! Texts in CSV.
+//! CSV quoting.
 
-/// A text as a cell of CSV.
+/// Returns a text as a CSV cell.
 pub fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),

@@ -10,13 +10,12 @@ use samples::table::Mapping;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Whose devices are listed.
 #[derive(Clone, Debug, Args)]
 pub struct Devices {
-    /// File that `train` wrote [default: those that came with the program]
+    /// Predictor file of `train` [default: both built-in predictors]
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
-    /// Mapping whose devices can be asked about
+    /// Mapping with additional devices
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
     /// Print one JSON document and nothing else
@@ -24,7 +23,6 @@ pub struct Devices {
     pub json: bool,
 }
 
-/// Lists the devices that can be asked about.
 pub fn run(arguments: &Devices) -> Result<u8> {
     let files = arguments.predictor.clone().map_or_else(shipped_predictors, |file| Ok(vec![file]))?;
     let mapping = arguments.mapping.as_deref().map(Mapping::read).transpose()?;

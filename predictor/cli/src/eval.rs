@@ -21,14 +21,15 @@ Examples:
   oppredict eval --data bmm.csv.gz --mapping configs/gpu-ops.toml --protocol P3
   oppredict eval --data opcollect-data --gate cpu.opp";
 
-/// How to evaluate.
 #[derive(Clone, Debug, Args)]
 pub struct Eval {
-    /// What to learn from.
     #[command(flatten)]
     pub data: Data,
-    /// What is held out: P0 nothing (repeats), P1 shapes, P1x the largest shapes, P1m shapes as models have
-    /// them, P2 models, P2f families of models, P3 devices, P4 devices but for a few times, P5 shapes, scored by the order of schedules
+    /// Held-out part: P0, P1, P1x, P1m, P2, P2f, P3, P4 or P5
+    ///
+    /// P0 nothing (repeated measurements), P1 shapes, P1x the largest shapes, P1m shapes as they occur in models, P2
+    /// models, P2f families of models, P3 devices, P4 devices but for a few times, P5 shapes, scored by the ranking of
+    /// schedules.
     #[arg(long, default_value = "P1", value_name = "NAME")]
     pub protocol: String,
     /// Learners to compare, separated by commas
@@ -38,44 +39,53 @@ pub struct Eval {
         value_delimiter = ','
     )]
     pub learners: Vec<String>,
-    /// How many divisions of the data, one per seed
+    /// Number of random partitions of the data, with seeds 0, 1, …
     #[arg(long, default_value_t = 1)]
     pub seeds: u64,
-    /// Parts that shapes, networks or families are divided into; each is held out once [default: 5 parts of shapes, every
-    /// network or family alone]
+    /// Number of folds of shapes, networks or families [default: 5 folds of shapes, one per network or family]
     #[arg(long)]
     pub folds: Option<usize>,
-    /// Find intervals, too, and how often they hold (takes about three times as long)
+    /// Also evaluate prediction intervals; takes about three times as long
     #[arg(long)]
     pub intervals: bool,
-    /// Score only rows with at most this spread (CV), such as 0.03; all are learned from
+    /// Score only rows with at most this coefficient of variation, as in 0.03
+    ///
+    /// All rows are used for training.
     #[arg(long, value_name = "SHARE")]
     pub score_cv: Option<f64>,
-    /// Score only experiments that were measured several times and are at most this far from the middle one, such as 0.03;
-    /// all are learned from
+    /// Score only reproducible experiments, within this share of their median
+    ///
+    /// Only experiments with several measurements, all within this share of their median, such as 0.03, are scored. All
+    /// are used for training.
     #[arg(long, value_name = "SHARE")]
     pub score_apart: Option<f64>,
-    /// Score only default schedules; all are learned from
+    /// Score only default schedules; all schedules are used for training
     #[arg(long)]
     pub score_default: bool,
-    /// Score only operators that stand in a neural network, not their variations; learn from all
+    /// Score only operators of networks; variations are only for training
     #[arg(long)]
     pub score_networks: bool,
-    /// What may be known of schedules: `sizes` (they are the default ones), their `knobs`, or figures of their `code`,
-    /// which take a build and no run
+    /// Known properties of schedules: sizes, knobs or code
+    ///
+    /// `sizes`: schedules are the default ones. `knobs`: their knobs, too. `code`: also features of the generated code,
+    /// which need a build but no run.
     #[arg(long, default_value = "code", value_name = "NAME")]
     pub know: String,
-    /// What a split of our trees must save of the squared error of logarithms, as `train` has it
+    /// Minimum loss reduction of a split of our trees, as in `train`
     #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = saved)]
     pub min_split_loss: f64,
-    /// Show how our error falls with the number of shapes learned from (takes about twice as long as ours alone)
+    /// Show the learning curve over the number of training shapes
+    ///
+    /// This takes about twice as long as our learner alone.
     #[arg(long)]
     pub curve: bool,
-    /// Fail if an error is worse than in this earlier JSON document, or than the one a file of `train` had on shapes left
-    /// aside, by more than its interval
+    /// Fail if an error exceeds that of this file by more than its interval
+    ///
+    /// FILE is an earlier JSON document, or a predictor of `train`, which contains its error on held-out shapes. The
+    /// exit code is then 4.
     #[arg(long, value_name = "FILE")]
     pub gate: Option<PathBuf>,
-    /// Write a page for the browser
+    /// Write an HTML page
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Print one JSON document and nothing else
@@ -83,7 +93,6 @@ pub struct Eval {
     pub json: bool,
 }
 
-/// Evaluates and prints.
 pub fn run(eval: &Eval) -> Result<u8> {
     let view = View::from_name(&eval.know)
         .ok_or_else(|| Error::unknown("view", &eval.know, View::ALL.map(|one| one.name())))?;
@@ -139,12 +148,12 @@ fn plan(eval: &Eval) -> Result<Plan> {
     })
 }
 
-/// All tables, one below the other.
+/// Formats all tables of an evaluation.
 fn overview(evaluation: &Evaluation) -> String {
     let mut tables = Vec::new();
     if let Some(repeats) = &evaluation.repeats {
         tables.push(format!(
-            "{} candidates were measured again: {:.2} % from the median of their own on average, 90 % within {:.2} %",
+            "{} candidates were measured again: mean deviation from their own median {:.2} %, 90 % within {:.2} %",
             repeats.candidates, repeats.mape, repeats.p90
         ));
     }
@@ -211,7 +220,7 @@ fn errors(evaluation: &Evaluation) -> String {
     table.on(&paper())
 }
 
-/// How many of the intervals that promise 90 % hold the time.
+/// Formats the coverage of 90 % intervals.
 fn held(coverage: f64, of: &str) -> Cell {
     let cell = Cell::from(format!("{coverage:.1} %{of}"));
     if coverage < pages::KEPT { cell.bad() } else { cell }

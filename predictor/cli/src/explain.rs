@@ -17,38 +17,40 @@ use std::path::PathBuf;
 /// Features in a table on the screen; files and documents hold all.
 const SHOWN: usize = 12;
 
-/// What to explain.
 #[derive(Clone, Debug, Args)]
 pub struct Explain {
-    /// The predictor.
     #[command(flatten)]
     pub asked: PredictorFlags,
-    /// Operator whose answer is taken apart
+    /// Operator whose prediction to explain
     #[arg(long, value_name = "TEXT", required_unless_present = "data")]
     pub op: Option<String>,
-    /// Measured data, repeatable. With --op: the nearest rows, and with --vary the effect over all rows. With --predictor
-    /// alone: what each feature does over many rows. Alone: what mixing up each feature costs on held-out shapes
+    /// Measured data: records, a store or a table; repeatable
+    ///
+    /// With --op: show the nearest rows, and with --vary the effect over all rows. With --predictor alone: show the
+    /// effect of each feature over many rows. Without both: show the permutation importance of each feature on held-out
+    /// shapes.
     #[arg(long, value_name = "PATH")]
     pub data: Vec<PathBuf>,
-    /// Feature that is varied over the range it was learned from, all else unchanged
+    /// Feature to vary over its training range, with all others fixed
     #[arg(long, value_name = "FEATURE", requires = "op")]
     pub vary: Option<String>,
     /// Mapping of the data and of the operator
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
-    /// Which records are taken.
     #[command(flatten)]
     pub filter: Filter,
-    /// Device; may be left out where the predictor learned from only one
+    /// Device [default: that of the predictor, if it has only one]
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
-    /// Threads the operator may use
+    /// Number of threads of the operator
     #[arg(long)]
     pub threads: Option<u32>,
-    /// Knob of the schedule, such as `tile_c=8`; repeatable. All others are as in the default schedule
+    /// Knob of the schedule, such as `tile_c=8`; repeatable
+    ///
+    /// Other knobs are those of the default schedule.
     #[arg(long, value_name = "NAME=VALUE", requires = "op")]
     pub knob: Vec<String>,
-    /// Write what each feature does over many rows for the browser
+    /// Write the effect of each feature as an HTML page
     #[arg(long, value_name = "FILE", requires_all = ["predictor", "data"], conflicts_with = "op")]
     pub html: Option<PathBuf>,
     /// Print one JSON document and nothing else
@@ -56,7 +58,7 @@ pub struct Explain {
     pub json: bool,
 }
 
-/// Explains one answer, or what features do over measured rows.
+/// Prints the explanation of one prediction, or the effects of features over measured rows.
 pub fn run(arguments: &Explain) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let samples = match arguments.data.is_empty() {
@@ -67,7 +69,9 @@ pub fn run(arguments: &Explain) -> Result<u8> {
         (Some(op), samples) => prediction(op, samples.as_ref(), arguments),
         (None, Some(samples)) if arguments.asked.predictor.is_some() => summaries(&samples, page, arguments),
         (None, Some(samples)) => importances(&samples, arguments.json),
-        (None, None) => Err(Error::Query("give --op to explain an answer, or --data to see what matters".to_owned())),
+        (None, None) => {
+            Err(Error::Query("give --op to explain a prediction, or --data for the importance of features".to_owned()))
+        }
     }
 }
 
@@ -121,10 +125,10 @@ fn answer_text(explanation: &Explanation, limits: &Limits) -> String {
         text += &format!("the library is expected to run `{choice}`\n");
     }
     for reason in &prediction.outside {
-        text += &format!("outside of what was learned: {reason}\n");
+        text += &format!("outside of the training range: {reason}\n");
     }
     text += &format!("Limited by {}: {}.\n", limits.limit, limits.reason);
-    let mut bounds = Table::new([words("what alone would take"), figures("time"), figures("of the whole")]);
+    let mut bounds = Table::new([words("times of single limits"), figures("time"), figures("of the whole")]);
     for (name, time_ns) in [
         ("arithmetic at peak", limits.arithmetic_ns),
         ("bytes at full bandwidth", limits.memory_ns),
@@ -150,7 +154,7 @@ fn answer_text(explanation: &Explanation, limits: &Limits) -> String {
     }
     let others: f64 = explanation.parts.iter().skip(SHOWN).map(|part| part.factor).product();
     text + &format!(
-        "\n{} = bound {} × {:.3} (average of what was learned from) × the factors of the features × {:.3}\n{}\nall other features: × {others:.3}",
+        "\n{} = bound {} × {:.3} (average of the training data) × the factors of the features × {:.3}\n{}\nall other features: × {others:.3}",
         duration(prediction.time_ns),
         duration(explanation.bound_ns),
         explanation.average,
@@ -206,7 +210,7 @@ fn variation_tables(feature: &str, varied: &[Change], effects: &[Effect]) -> Str
     format!("{here}\nover measured rows\n{}", all.on(&paper()))
 }
 
-/// What each feature does over many rows of each operator.
+/// Prints the effect of each feature over many rows of each operator.
 fn summaries(samples: &Samples, page: Option<Output>, arguments: &Explain) -> Result<u8> {
     let (predictor, _) = read_predictor(&arguments.asked, arguments.device.as_deref(), None)?;
     let found = explain::summaries(&predictor, samples)?;
@@ -226,7 +230,7 @@ fn summaries(samples: &Samples, page: Option<Output>, arguments: &Explain) -> Re
 }
 
 fn importances(samples: &Samples, as_json: bool) -> Result<u8> {
-    activity::begin(format!("learning, and mixing up each of {} features", samples.names.len()));
+    activity::begin(format!("training, and permuting each of {} features", samples.names.len()));
     let found = explain::importance(samples, 0)?;
     let mut table = Table::new([words("operator"), words("feature"), figures("MAPE + points")]);
     for one in found.iter().take(3 * SHOWN) {

@@ -5,7 +5,6 @@ use predictor::Result;
 use report::{Table, words};
 use samples::features::FEATURES;
 
-/// Lists the features.
 pub fn run() -> Result<u8> {
     let mut table = Table::new([words("feature"), words("unit"), words("source")]);
     for feature in FEATURES {

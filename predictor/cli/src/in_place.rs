@@ -16,16 +16,14 @@ Examples:
   opcollect profile --modelsource local --modelname resnet-18 --threads 1 --store opcollect-data
   oppredict inplace --data opcollect-data --operators";
 
-/// Which networks to look at.
 #[derive(Clone, Debug, Args)]
 pub struct InPlaceArguments {
-    /// File of records or store with what `opcollect profile --store` wrote; repeatable
+    /// Records or store of `opcollect profile --store`; repeatable
     #[arg(long, required = true, value_name = "PATH")]
     pub data: Vec<PathBuf>,
-    /// Which records are taken.
     #[command(flatten)]
     pub filter: Filter,
-    /// Show each operator, too
+    /// Also show each operator
     #[arg(long)]
     pub operators: bool,
     /// Print one JSON document and nothing else
@@ -33,15 +31,14 @@ pub struct InPlaceArguments {
     pub json: bool,
 }
 
-/// Prints what sums miss, of each network and, where asked for, of each operator.
+/// Prints the difference for each network and, on request, for each operator.
 pub fn run(arguments: &InPlaceArguments) -> Result<u8> {
     let report = PlacedNetworks::read(&arguments.data, &arguments.filter.policy()?)?;
     let PlacedNetworks { networks, left_out, .. } = &report;
     print_reasons(left_out);
     if networks.is_empty() {
         return Err(Error::Data(
-            "there are no operators in their places\nhint: `opcollect profile --store DIR` records them; `--max-uncertainty inf` \
-             takes those that are not known well, too"
+            "there are no records of operators in the network\nhint: `opcollect profile --store DIR` records them; `--max-uncertainty inf` includes uncertain ones"
                 .to_owned(),
         ));
     }

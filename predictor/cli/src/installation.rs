@@ -1,14 +1,14 @@
-//! What lies beside this program, and in the user's cache.
+//! Files next to this program, and the user's cache.
 
 use predictor::{Error, Result, published};
 use std::path::{Path, PathBuf};
 
-/// Returns the predictor that came with this program, for a device where one is named.
-pub fn shipped_predictor(device: Option<&str>, is_described: bool) -> Result<PathBuf> {
-    published::find(&program()?, device, is_described)
+/// Returns the given predictor file, or the built-in one for a device or a mapping, else for CPUs.
+pub fn predictor_file(given: Option<&Path>, device: Option<&str>, has_mapping: bool) -> Result<PathBuf> {
+    given.map_or_else(|| published::find(&program()?, device, has_mapping), |file| Ok(file.to_owned()))
 }
 
-/// Returns all predictors that came with this program.
+/// Returns all built-in predictors.
 pub fn shipped_predictors() -> Result<Vec<PathBuf>> {
     published::all(&program()?)
 }
@@ -18,13 +18,13 @@ fn program() -> Result<PathBuf> {
     program.map_err(|error| Error::io("find", Path::new("oppredict"), error))
 }
 
-/// Returns the program `opcollect` beside this one, else the first on the search path.
+/// Returns the program `opcollect` next to this program, else the first on the search path.
 pub fn collector() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|program| program.with_file_name("opcollect"));
     beside.filter(|program| program.is_file()).unwrap_or_else(|| PathBuf::from("opcollect"))
 }
 
-/// Returns the user's cache; None where the environment names neither a cache nor a home.
+/// Returns the user's cache folder; None if the environment names neither a cache nor a home folder.
 pub fn cache_folder() -> Option<PathBuf> {
     published::cache_folder(|name| std::env::var_os(name))
 }

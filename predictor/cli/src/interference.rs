@@ -16,22 +16,21 @@ Examples:
   opcollect corun --config configs/corun.toml --store runs/corun
   oppredict interference --data runs/corun --html slowdowns.html";
 
-/// Whose slowdowns.
 #[derive(Clone, Debug, Args)]
 pub struct InterferenceArguments {
-    /// Store with records of operators beside each other
+    /// Store with records of `opcollect corun`
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// Class of hosts, where the store has several
+    /// Class of hosts, if the store has several
     #[arg(long, value_name = "NAME")]
     pub hardware: Option<String>,
-    /// Also use records with older TVM versions, code revisions and other clock policies
+    /// Also use records of other TVM versions, code revisions, clock policies
     #[arg(long)]
     pub all_versions: bool,
-    /// Seed of what is held out together
+    /// Seed of the held-out groups
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
-    /// Write a heat map of all slowdowns for the browser
+    /// Write a heat map of all slowdowns as an HTML page
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Print one JSON document and nothing else
@@ -39,7 +38,7 @@ pub struct InterferenceArguments {
     pub json: bool,
 }
 
-/// Evaluates on held-out operators, and shows all slowdowns.
+/// Prints held-out errors and all slowdowns.
 pub fn run(arguments: &InterferenceArguments) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let read = RecordedSlowdowns::read(&arguments.data, arguments.hardware.as_deref(), arguments.all_versions)?;
@@ -47,7 +46,7 @@ pub fn run(arguments: &InterferenceArguments) -> Result<u8> {
     let scores = read.scores(arguments.seed)?;
     let RecordedSlowdowns { host_class, machine, coruns, .. } = &read;
     if coruns.left_out > 0 {
-        print_notes("note", [format!("{} slowdowns left out: not known to 5 %", coruns.left_out)]);
+        print_notes("note", [format!("skipped {} slowdowns with an uncertainty above 5 %", coruns.left_out)]);
     }
     print_text(arguments.json, &describe(&scores, machine))?;
     finish(page, || pages::slowdowns(coruns, &scores).into_bytes())?;
@@ -67,7 +66,7 @@ fn describe(scores: &Scores, machine: &Machine) -> String {
         table.row([one.rule.to_owned(), percent(one.mape), percent(one.median), percent(one.p90)]);
     }
     format!(
-        "{}\n{} slowdowns of {} operators, each asked when its operator was held out; the middle one is {:.3}, known to ± {:.2} %\n\
+        "{}\n{} slowdowns of {} operators, each predicted with its operator held out; the median is {:.3} ± {:.2} %\n\
          {} cores, {:.1} bytes/ns, {:.0} MB of last cache",
         table.on(&paper()),
         scores.asked,

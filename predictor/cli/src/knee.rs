@@ -2,54 +2,55 @@
 
 use crate::installation::collector;
 use crate::loading::read_predictor;
-use crate::options::{PredictorFlags, whole_seconds};
+use crate::options::PredictorFlags;
 use crate::{DONE, begin, finish, paper, print_json, print_text};
 use clap::Args;
 use predictor::knee::{Knee, KneeOptions, Probing, find_knee};
 use predictor::queries::{self, Operator, Setting};
 use predictor::{Result, pages};
+use report::quantity::whole_seconds;
 use report::{Cell, Table, between, duration, figures, words};
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Where to look for a knee.
 #[derive(Clone, Debug, Args)]
 pub struct KneeArguments {
-    /// The predictor.
     #[command(flatten)]
     pub asked: PredictorFlags,
     /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`
     #[arg(long, value_name = "TEXT")]
     pub op: String,
-    /// What the curve goes over: `threads` or a knob such as `tile_x`; repeatable
+    /// Axis of the curve: `threads` or a knob such as `tile_x`; repeatable
     #[arg(long, default_value = "threads", value_name = "NAME")]
     pub over: Vec<String>,
-    /// The curve over threads goes from one to this many; all that the predictor learned from if left out
+    /// Maximum number of threads of the curve [default: that of the training data]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=4096))]
     pub most_threads: Option<u32>,
-    /// Threads of curves over knobs; all of the device if left out
+    /// Number of threads of curves over knobs [default: all of the device]
     #[arg(long, value_name = "COUNT")]
     pub threads: Option<u32>,
-    /// Knob that is held fixed, such as `tile_c=8`; repeatable. All others are as in the default schedule
+    /// Fixed knob, such as `tile_c=8`; repeatable
+    ///
+    /// Other knobs are those of the default schedule.
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "probe")]
     pub knob: Vec<String>,
-    /// Device; may be left out where the predictor learned from only one
+    /// Device [default: that of the predictor, if it has only one]
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
-    /// Measure at most three thread counts on this machine by `opcollect`, and bend the curve through them
+    /// Measure up to three thread counts with `opcollect` to fit the curve
     #[arg(long)]
     pub probe: bool,
-    /// Program that measures; by default the one beside this program, else the one on the search path
+    /// Program `opcollect` [default: next to this program, else on the search path]
     #[arg(long, value_name = "FILE", requires = "probe")]
     pub opcollect: Option<PathBuf>,
-    /// Seconds that one measurement may take
-    #[arg(long, default_value_t = 120, value_name = "SECONDS", requires = "probe", value_parser = whole_seconds)]
+    /// Time limit of one measurement in seconds
+    #[arg(long, default_value_t = 120, value_name = "SECONDS", requires = "probe", value_parser = whole_seconds::<1, 86_400>)]
     pub deadline: u64,
-    /// Answer outside of what was learned, and say so
+    /// Answer outside of the training range, with a note
     #[arg(long)]
     pub extrapolate: bool,
-    /// Write the curves for the browser
+    /// Write the curves as an HTML page
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Print one JSON document and nothing else
@@ -57,7 +58,7 @@ pub struct KneeArguments {
     pub json: bool,
 }
 
-/// Prints each curve and its turning point.
+/// Prints each curve and its knee.
 pub fn run(arguments: &KneeArguments) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let (predictor, _) = read_predictor(&arguments.asked, arguments.device.as_deref(), None)?;
@@ -94,8 +95,9 @@ fn overview(operator: &Operator, found: &Knee) -> String {
     for point in &found.curve {
         let probe = found.probes.iter().find(|probe| probe.at == point.at);
         let mut remark = probe.map_or(String::new(), |probe| {
-            let known =
-                probe.uncertainty.map_or(String::new(), |half| format!(", its median known to {:.1} %", 100.0 * half));
+            let known = probe
+                .uncertainty
+                .map_or(String::new(), |half| format!(", uncertainty of the median {:.1} %", 100.0 * half));
             let spread = probe.cv.map_or(String::new(), |cv| format!(" (spread {:.0} %{known})", 100.0 * cv));
             format!("measured {}{spread}, predicted {}", duration(probe.measured_ns), duration(probe.predicted_ns))
         });

@@ -1,7 +1,8 @@
-//! The command line: arguments, notes and tables.
+//! The program `oppredict`: arguments, notes and tables.
 //!
-//! Results go to standard output, notes to standard error; with `--json` standard output is one JSON document. Exit codes: 0 all done, 1 done with losses that are named, 2 bad use or input, 3 the environment cannot do it.
-//! Files are tried before the work that fills them.
+//! Results go to standard output, notes to standard error. With `--json` standard output is one JSON document. Exit
+//! codes: 0 success, 1 partial success with notes, 2 invalid use or input, 3 the machine or installation lacks
+//! something, 4 worse than `eval --gate` allows. Output files are created before the work that fills them.
 
 mod adapt;
 mod arguments;
@@ -36,14 +37,12 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Everything was done.
 const DONE: u8 = 0;
-/// Done, with losses that are named.
+/// Exit code: done with losses, which notes name.
 const DONE_WITH_LOSSES: u8 = 1;
-/// Done, and what was compared got worse, which the caller asked to be told.
+/// Exit code: an error exceeds that of `eval --gate`.
 const WORSE: u8 = 4;
 
-/// Runs the program.
 pub fn run() -> ExitCode {
     measure::host::memory::bound_process();
     let done = dispatch(parse());
@@ -57,7 +56,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Parses the command line. Ends the process with help or an error, as `clap` does, in the colours that `--color` says.
+/// Parses the command line. Exits with help or an error, as `clap` does, in the colours of `--color`.
 fn parse() -> Arguments {
     let (words, colours) = take_color_flag(std::env::args_os())
         .unwrap_or_else(|problem| Arguments::command().error(clap::error::ErrorKind::InvalidValue, problem).exit());
@@ -68,7 +67,7 @@ fn parse() -> Arguments {
     };
     let matches = Arguments::command().color(colours).get_matches_from(words);
     if let Some(name) = matches.subcommand_name() {
-        activity::begin(format!("`oppredict {name}` is at work"));
+        activity::begin(format!("`oppredict {name}` is running"));
     }
     Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
@@ -97,7 +96,6 @@ fn dispatch(arguments: Arguments) -> Result<u8> {
     }
 }
 
-/// Prints a script that completes commands in a shell.
 fn completions(shell: clap_complete::Shell) -> Result<u8> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "oppredict", &mut script);
@@ -105,17 +103,15 @@ fn completions(shell: clap_complete::Shell) -> Result<u8> {
     Ok(DONE)
 }
 
-/// Prints a result.
 fn print(text: &str) -> Result<()> {
     report::terminal::print(text).map_err(unprintable)
 }
 
-/// Prints a result for people, unless a document was asked for in its place.
+/// Prints text unless JSON was requested.
 fn print_text(as_json: bool, text: &str) -> Result<()> {
     if as_json { Ok(()) } else { print(text) }
 }
 
-/// Prints one JSON document on one line.
 fn print_json(value: &impl serde::Serialize) -> Result<()> {
     report::terminal::print_json(value).map_err(unprintable)
 }
@@ -124,12 +120,12 @@ fn unprintable(error: std::io::Error) -> Error {
     Error::io("write to", Path::new("standard output"), error)
 }
 
-/// Begins a file that is asked for, so that a place which cannot be written is told before the work.
+/// Creates a requested output file, so that an unwritable path fails before the work.
 fn begin(path: Option<&Path>) -> Result<Option<Output>> {
     Ok(path.map(Output::create).transpose()?)
 }
 
-/// Fills a file that was begun, and puts it into its place.
+/// Writes a created output file and moves it to its final path.
 fn finish(output: Option<Output>, content: impl FnOnce() -> Vec<u8>) -> Result<()> {
     let Some(mut output) = output else { return Ok(()) };
     let path = output.path().to_owned();

@@ -1,6 +1,6 @@
-//! Samples and predictors from files, with notes about what was left out.
+//! Reads samples and predictors from files, with notes about skipped rows.
 
-use crate::installation::{cache_folder, shipped_predictor};
+use crate::installation::{cache_folder, predictor_file};
 use crate::options::{Data, PredictorFlags, TimesFlags};
 use learn::predictor::Predictor;
 use predictor::origin::Origin;
@@ -16,33 +16,33 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Reports why rows were left out, the reason of most rows first.
+/// Prints the reasons for skipped rows, most frequent first.
 pub fn print_reasons(left_out: &BTreeMap<String, u64>) {
     let mut reasons: Vec<_> = left_out.iter().collect();
     reasons.sort_by_key(|(_, count)| Reverse(**count));
-    print_notes("note", reasons.into_iter().map(|(reason, count)| format!("{count} rows left out: {reason}")));
+    print_notes("note", reasons.into_iter().map(|(reason, count)| format!("{count} rows skipped: {reason}")));
 }
 
-/// Reports the number of records that were left out because of their versions.
+/// Prints the number of records that were skipped because of their versions.
 pub fn print_left_out(count: usize) {
     if count > 0 {
-        let note = format!("{count} records of other versions are left out; `--all-versions` uses them, too");
+        let note = format!("{count} records of other versions were skipped; `--all-versions` includes them");
         print_notes("note", [note]);
     }
 }
 
-/// Reads what to learn from, and says what was left out.
+/// Reads training data and prints what was skipped.
 pub fn load_samples(data: &Data) -> Result<Samples> {
     load_samples_from(&data.data, data.mapping.as_deref(), data.filter.policy()?)
 }
 
-/// Reads what to learn from, with devices described by what is known of them before any of these rows was measured.
+/// Reads training data with devices as described before any of these rows was measured.
 pub fn load_unmeasured_samples(data: &Data) -> Result<Samples> {
     let policy = Policy { has_reached_peaks: false, ..data.filter.policy()? };
     load_samples_from(&data.data, data.mapping.as_deref(), policy)
 }
 
-/// Reads records, or a table of others through a mapping, and says what was left out.
+/// Reads records, or a foreign table through a mapping, and prints what was skipped.
 pub fn load_samples_from(paths: &[PathBuf], mapping: Option<&Path>, policy: Policy) -> Result<Samples> {
     let names: Vec<String> = paths.iter().map(|path| format!("`{}`", path.display())).collect();
     activity::begin(format!("reading {}", names.join(", ")));
@@ -53,20 +53,19 @@ pub fn load_samples_from(paths: &[PathBuf], mapping: Option<&Path>, policy: Poli
     print_reasons(&samples.left_out);
     print_notes("warning", &samples.warnings);
     let hints = samples.filter_hints.iter();
-    print_notes("warning", hints.map(|hints| format!("{hints}; on a quieter machine medians are better known")));
-    activity::begin(format!("working on {} samples", samples.rows.len()));
+    print_notes("warning", hints.map(|hints| format!("{hints}; on a quieter machine the uncertainty is smaller")));
+    activity::begin(format!("processing {} samples", samples.rows.len()));
     Ok(samples)
 }
 
-/// Reads the predictor that flags name, or the one that came with the program, and the mapping whose operators and devices can be
-/// asked about. Its answers are for this machine where that was adapted to and no device is named; a note says whose times they are.
+/// Reads the predictor of the flags or the built-in one, and the mapping with additional operators and devices. If this
+/// machine is calibrated and no device is named, predictions are for this machine; a note names their device.
 pub fn read_predictor(
     flags: &PredictorFlags,
     device: Option<&str>,
     mapping: Option<&Path>,
 ) -> Result<(Predictor, Option<Mapping>)> {
-    let shipped = || shipped_predictor(device, mapping.is_some());
-    let file = flags.predictor.clone().map_or_else(shipped, Ok)?;
+    let file = predictor_file(flags.predictor.as_deref(), device, mapping.is_some())?;
     let mut predictor = bundle::read(&file)?;
     print_notes("note", Origin::of(&predictor.about).note());
     let mapping = mapping.map(Mapping::read).transpose()?;
@@ -77,13 +76,12 @@ pub fn read_predictor(
     Ok((predictor, mapping))
 }
 
-/// Makes answers those of this machine, where it is known how far that is, and prints a note about it.
+/// Applies the calibration of this machine, if there is one, and prints a note.
 fn apply_calibration(predictor: &mut Predictor, flags: &PredictorFlags, device: Option<&str>) -> Result<()> {
     if device.is_some() {
         return match flags.calibration {
             Some(_) => Err(Error::Query(
-                "--device names whose times are asked for, and --calibration makes them those of this machine; leave one out"
-                    .to_owned(),
+                "--device predicts for that device and --calibration for this machine; remove one of them".to_owned(),
             )),
             None => Ok(()),
         };
@@ -100,25 +98,23 @@ fn apply_calibration(predictor: &mut Predictor, flags: &PredictorFlags, device: 
         (None, _) if flags.predictor.is_some() => return Ok(()),
         (None, Err(_)) => return Ok(()),
         (None, Ok(learned_on)) if here == learned_on => format!(
-            "the predictor that came with the program speaks from machines like this one, `{learned_on}`; how quiet this one is, \
-             `oppredict adapt --this-host` finds out in about 20 s"
+            "the built-in predictor was trained on machines like this one, `{learned_on}`; `oppredict adapt --this-host` calibrates it in about 20 s"
         ),
         (None, Ok(learned_on)) => format!(
-            "the predictor that came with the program speaks from `{learned_on}`, and these are its times; this machine is \
-             `{here}`: how far it is, `oppredict adapt --this-host` finds out in about 20 s"
+            "times are those of `{learned_on}`, on which the built-in predictor was trained; this machine is `{here}`: `oppredict adapt --this-host` calibrates it in about 20 s"
         ),
     };
     print_notes("note", [note]);
     Ok(())
 }
 
-/// Reads times of operators from records, a predictor or both, and says what was left out.
+/// Reads times of operators from records, a predictor or both, and prints what was skipped.
 pub fn read_times(flags: &TimesFlags, any_schedule: bool) -> Result<KnownTimes> {
     let choice = RecordChoice { class: flags.hardware.as_deref(), any_schedule, all_versions: flags.all_versions };
     let host = flags.data.as_ref().map(|path| Host::read(path, choice)).transpose()?;
     print_left_out(host.as_ref().map_or(0, |host| host.left_out));
     let device = if host.is_none() { flags.hardware.clone() } else { flags.device.clone() };
-    // Beside measured times, another machine's predictions are only added where they are asked for.
+    // Predictions for another machine complete measured times only on request.
     let predictor = match host.is_none() || flags.predictor.is_some() {
         true => {
             let flags = PredictorFlags { predictor: flags.predictor.clone(), calibration: None };

@@ -9,104 +9,108 @@ use predictor::{Error, Result};
 use samples::records::{self, Policy};
 use std::path::PathBuf;
 
-/// What to learn from.
+/// Training data.
 #[derive(Clone, Debug, Args)]
 pub struct Data {
-    /// File of records or table of others, or a store; repeatable
+    /// Records, a store, or a table of times; repeatable
     #[arg(long, alias = "store", required = true, value_name = "PATH")]
     pub data: Vec<PathBuf>,
-    /// TOML file that says what the columns of a foreign table mean
+    /// TOML file that describes the columns of a foreign table
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
-    /// Which records are taken.
     #[command(flatten)]
     pub filter: Filter,
 }
 
-/// Which records are taken; the same for every command.
+/// Selection of records; the same for every command.
 #[derive(Clone, Debug, Args)]
 pub struct Filter {
-    /// Of records, the one kind of time that is taken
+    /// Origin of times to use, from the column `source`
     #[arg(long, default_value = "measured", value_name = "WORD", requires = "data")]
     pub source: String,
-    /// Of records, those whose median is known to this share of it (half the width of its 95 % interval); `inf` takes all, those
-    /// of which it is not known, too
+    /// Use records with at most this relative uncertainty of the median
+    ///
+    /// The uncertainty is half the width of the 95 % interval, divided by the median. `inf` uses all records, also
+    /// those with unknown uncertainty.
     #[arg(long, default_value_t = Policy::default().max_uncertainty, value_name = "SHARE", value_parser = share, requires = "data")]
     pub max_uncertainty: f64,
-    /// Of records, those whose single runs are spread by at most this (standard deviation over mean) [default: any]
+    /// Use records with at most this coefficient of variation [default: any]
+    ///
+    /// This is the standard deviation of single runs, divided by their mean.
     #[arg(long, value_name = "SHARE", value_parser = share, requires = "data")]
     pub max_cv: Option<f64>,
-    /// Of records, take those of all TVM versions and of older code, not only of the most frequent version and the newest code
+    /// Also use records of other TVM versions and older code
+    ///
+    /// Default: records of the most frequent TVM version and the newest code.
     #[arg(long, requires = "data")]
     pub all_versions: bool,
-    /// Of records, those with this value of a column that no feature tells, such as `cache_state=cold` or
-    /// `clock_policy=powersave`; repeatable [default: of each device the values that most of its records share]
+    /// Use records with this value of a column; repeatable [default: each device's most frequent values]
+    ///
+    /// For columns that are not features, such as `cache_state=cold` or `clock_policy=powersave`.
     #[arg(long, value_name = "COLUMN=VALUE", requires = "data")]
     pub setting: Vec<String>,
-    /// Of records, take those of default schedules alone
+    /// Use only records of default schedules
     #[arg(long, requires = "data")]
     pub default_only: bool,
 }
 
-/// The predictor that is asked.
+/// Predictor and calibration.
 #[derive(Clone, Debug, Default, Args)]
 pub struct PredictorFlags {
-    /// File that `train` wrote [default: the one for CPUs that came with the program; with a GPU's --device, or with --mapping, the
-    /// one for GPUs]
+    /// Predictor file of `train` [default: built-in, by device]
+    ///
+    /// The built-in predictor for CPUs is the default; with a GPU as --device, or with --mapping, the one for GPUs.
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
-    /// How far this machine is from where the predictor learned: the file that `adapt --this-host --out` wrote [default: what
-    /// `adapt --this-host` kept of this machine for this predictor]
+    /// Calibration file of `adapt --this-host --out` [default: the stored calibration of this machine]
     #[arg(long, value_name = "FILE")]
     pub calibration: Option<PathBuf>,
 }
 
-/// Where times of operators come from.
+/// Sources of operator times.
 #[derive(Clone, Debug, Args)]
 pub struct TimesFlags {
-    /// Store with records of this machine, at every number of threads up to --threads; what was measured is not predicted
+    /// Store with records of this machine on up to --threads threads
+    ///
+    /// Measured operators are not predicted.
     #[arg(long, alias = "store", value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// File that `train` wrote, for what was not measured [default: without --data, the one that came with the program]
+    /// Predictor file of `train` for operators without records [default: built-in, without --data]
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
-    /// Class of hosts, where the store has several; without --data, the predictor's device
+    /// Class of hosts, if the store has several
+    ///
+    /// Without --data, it selects the predictor's device.
     #[arg(long, value_name = "NAME")]
     pub hardware: Option<String>,
-    /// Also use times of --data with older TVM versions, code revisions and other clock policies
+    /// Also use records of other TVM versions, code revisions, clock policies
     #[arg(long, requires = "data")]
     pub all_versions: bool,
-    /// Device of the predictor beside --data; may be left out where it learned from only one
+    /// Device of the predictor, with --data [default: that of the predictor, if it has only one]
     #[arg(long, value_name = "NAME", requires_all = ["predictor", "data"])]
     pub device: Option<String>,
 }
 
-/// A time in whole seconds.
-pub fn whole_seconds(text: &str) -> std::result::Result<u64, String> {
-    let seconds = report::quantity::seconds(text)?.ceil();
-    if (1.0..=86_400.0).contains(&seconds) { Ok(seconds as u64) } else { Err("give 1 s to 24 h".to_owned()) }
-}
-
-/// A positive share; `inf` is no limit.
+/// Parses a positive share; `inf` disables a limit.
 fn share(text: &str) -> std::result::Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
-    if number > 0.0 { Ok(number) } else { Err("it must be larger than 0; `inf` is no limit".to_owned()) }
+    if number > 0.0 { Ok(number) } else { Err("it must be larger than 0; `inf` disables the limit".to_owned()) }
 }
 
-/// What a split must save.
+/// Parses a minimum loss reduction.
 pub fn saved(text: &str) -> std::result::Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "it is not a number".to_owned())?;
     if number >= 0.0 && number.is_finite() { Ok(number) } else { Err("give a number of at least 0".to_owned()) }
 }
 
-/// Returns the parser of words for where networks come from.
+/// Returns the parser of `--modelsource`.
 pub fn model_source() -> impl TypedValueParser<Value = ModelSource> {
     let values = ModelSource::ALL.iter().map(|source| PossibleValue::new(source.name()).help(source.help()));
     PossibleValuesParser::new(values).try_map(|name| ModelSource::from_name(&name).ok_or("there is no such value"))
 }
 
 impl Filter {
-    /// Returns which records are taken.
+    /// Returns the selection of records.
     pub fn policy(&self) -> Result<Policy> {
         let known = || Source::ALL.iter().map(|source| source.name());
         let source = Source::from_name(&self.source).ok_or_else(|| Error::unknown("source", &self.source, known()))?;
@@ -117,7 +121,7 @@ impl Filter {
     }
 }
 
-/// A column and the value that is asked for.
+/// Parses a column and its value.
 fn setting(text: &str) -> Result<(String, String)> {
     let (column, value) = text
         .split_once('=')

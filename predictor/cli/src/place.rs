@@ -1,6 +1,6 @@
 //! `oppredict place`.
 
-use crate::installation::shipped_predictor;
+use crate::installation::predictor_file;
 use crate::options::model_source;
 use crate::{DONE, begin, finish, paper, print_json, print_text};
 use clap::Args;
@@ -20,46 +20,47 @@ Examples:
   oppredict place --times times.csv --off 10
   oppredict place --model googlenet --predictor gpus.opp --device A100 --device T4 --link-us 10 --link-gb-per-s 12";
 
-/// What to place.
 #[derive(Clone, Debug, Args)]
 pub struct PlaceArguments {
-    /// Table of times in nanoseconds: `operator,DEVICE,DEVICE…`, an operator a line, whoever measured or simulated them
+    /// Table of times in ns, measured or simulated
+    ///
+    /// A CSV file with the header `operator,DEVICE,DEVICE…` and one operator per line.
     #[arg(long = "times", value_name = "FILE", conflicts_with_all = ["model", "predictor"])]
     pub table: Option<PathBuf>,
-    /// Neural network whose operators wait for each other
+    /// Neural network, whose dependencies between operators are respected
     #[arg(long, visible_alias = "modelname", value_name = "NAME")]
     pub model: Option<String>,
-    /// Source of --model [default: by its name: a file ending, the zoo, a transformer]
+    /// Source of --model [default: derived from its name]
     #[arg(long, value_parser = model_source(), value_name = "SOURCE")]
     pub modelsource: Option<ModelSource>,
-    /// Tokens of a transformer's sequence
+    /// Sequence length of a transformer, in tokens
     #[arg(long, default_value_t = 128, value_name = "N")]
     pub sequence: i64,
     /// Batch size
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub batchsize: i64,
-    /// File that `train` wrote, from records of all devices [default: the one for GPUs that came with the program]
+    /// Predictor file of `train`, for all devices [default: built-in, for GPUs]
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
-    /// Device of the predictor, repeatable; all of them if left out
+    /// Device of the predictor; repeatable [default: all]
     #[arg(long, value_name = "NAME")]
     pub device: Vec<String>,
-    /// Microseconds that any transfer between two devices takes
+    /// Latency of a transfer between two devices, in microseconds
     #[arg(long, default_value_t = 0.0, value_name = "TIME")]
     pub link_us: f64,
-    /// Gigabytes per second between two devices
+    /// Bandwidth between two devices, in gigabytes per second
     #[arg(long, default_value_t = 10.0, value_name = "RATE")]
     pub link_gb_per_s: f64,
-    /// Power of a device at work, as DEVICE=WATTS; repeatable, for all devices or none
+    /// Power of a busy device; repeatable, for all devices or none
     #[arg(long, value_name = "DEVICE=WATTS")]
     pub watts: Vec<String>,
-    /// Microseconds that a joule is worth
+    /// Cost of energy, in microseconds per joule
     #[arg(long, default_value_t = 0.0, value_name = "PRICE", requires = "watts")]
     pub price_us_per_j: f64,
-    /// Percent that any time may be off, either way; says what is promised then
+    /// Relative error of times in percent, for the guarantee
     #[arg(long, value_name = "PERCENT")]
     pub off: Option<f64>,
-    /// Write what each operator pays on each device for the browser
+    /// Write the costs of each operator on each device as an HTML page
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Print one JSON document and nothing else
@@ -67,7 +68,6 @@ pub struct PlaceArguments {
     pub json: bool,
 }
 
-/// Puts operators on devices.
 pub fn run(arguments: &PlaceArguments) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let (table, edges) = asked(arguments)?;
@@ -79,7 +79,7 @@ pub fn run(arguments: &PlaceArguments) -> Result<u8> {
     };
     let (instance, found) = place(&table, edges, &options)?;
     let promised = arguments.off.map(|off| {
-        let problem = || Error::Query(format!("--off {off} is no share; give percent from 0 to 99"));
+        let problem = || Error::Query(format!("--off {off} is out of range; give percent from 0 to 99"));
         found.promise(off / 100.0).ok_or_else(problem)
     });
     let promised = promised.transpose()?;
@@ -95,7 +95,7 @@ pub fn run(arguments: &PlaceArguments) -> Result<u8> {
     Ok(DONE)
 }
 
-/// Times, and what operators read of each other.
+/// Returns times and the dependencies between operators.
 fn asked(arguments: &PlaceArguments) -> Result<(TimesTable, Vec<Edge>)> {
     if let Some(path) = &arguments.table {
         return Ok((tables::read(path)?, Vec::new()));
@@ -103,7 +103,7 @@ fn asked(arguments: &PlaceArguments) -> Result<(TimesTable, Vec<Edge>)> {
     let Some(model) = &arguments.model else {
         return Err(Error::Query("nothing to place: give --times FILE, or --model and each --device".to_owned()));
     };
-    let file = arguments.predictor.clone().map_or_else(|| shipped_predictor(None, true), Ok)?;
+    let file = predictor_file(arguments.predictor.as_deref(), None, true)?;
     let predictor = bundle::read(&file)?;
     print_notes("note", Origin::of(&predictor.about).note());
     let question = NetworkQuestion {
@@ -137,7 +137,7 @@ fn describe(table: &TimesTable, found: &Placement, promised: Option<f64>) -> Str
     lines.push(match found.is_exact {
         true => "the best of all assignments".to_owned(),
         false => format!(
-            "at most {:.3} times as long as the best: no assignment takes less than {}",
+            "at most {:.3} times the optimum: no assignment takes less than {}",
             found.ratio_most(),
             duration(found.least_ns)
         ),
@@ -149,7 +149,7 @@ fn describe(table: &TimesTable, found: &Placement, promised: Option<f64>) -> Str
         lines.push(format!("on equal devices that is at most {most:.3}"));
     }
     if let Some(promised) = promised {
-        lines.push(format!("where times are off by as much as said, at most {promised:.3} times as long as the best"));
+        lines.push(format!("with errors up to --off, at most {promised:.3} times the optimum"));
     }
     lines.join("\n")
 }

@@ -21,37 +21,37 @@ Examples:
   oppredict plan --model inception-v3 --data times --threads 2 --out inception.plan --html lanes.html
   opcollect model run --modelsource local --modelname inception-v3 --plan inception.plan";
 
-/// What to plan.
 #[derive(Clone, Debug, Args)]
 pub struct PlanArguments {
-    /// Neural network: a name of the zoo such as `inception-v3`, or what --modelsource says
+    /// Neural network: a name of the zoo such as `inception-v3`, or a file
     #[arg(long, visible_alias = "modelname", value_name = "NAME")]
     pub model: String,
-    /// Source of --model [default: by its name: a file ending, the zoo, a transformer]
+    /// Source of --model [default: derived from its name]
     #[arg(long, value_parser = model_source(), value_name = "SOURCE")]
     pub modelsource: Option<ModelSource>,
-    /// Tokens of a transformer's sequence
+    /// Sequence length of a transformer, in tokens
     #[arg(long, default_value_t = 128, value_name = "N")]
     pub sequence: i64,
     /// Batch size
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub batchsize: i64,
-    /// Where times come from.
     #[command(flatten)]
     pub times: TimesFlags,
-    /// Cores to plan for
+    /// Number of cores
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub threads: u32,
-    /// Microseconds that starting groups side by side and waiting for them costs [default: 1]
+    /// Cost of starting and joining concurrent groups in microseconds [default: 1]
     #[arg(long, value_name = "TIME")]
     pub barrier_us: Option<f64>,
     /// Write the plan for `opcollect model run --plan`
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Write the lanes and what each operator takes on other numbers of cores for the browser
+    /// Write the timeline of cores and the scaling of operators as an HTML page
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Draw beside them what `opcollect model run --plan FILE --json` printed into this file
+    /// Also draw the measured times of `opcollect model run --plan FILE --json`
+    ///
+    /// FILE of this option contains the output of that command.
     #[arg(long, value_name = "FILE", requires = "html")]
     pub measured: Option<PathBuf>,
     /// Print one JSON document and nothing else
@@ -59,7 +59,6 @@ pub struct PlanArguments {
     pub json: bool,
 }
 
-/// One answer for a model.
 pub fn run(arguments: &PlanArguments) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let out = begin(arguments.out.as_deref())?;
@@ -68,7 +67,7 @@ pub fn run(arguments: &PlanArguments) -> Result<u8> {
     keep(arguments, &planned, page, out)
 }
 
-/// The stages of a model, one a line.
+/// Prints the stages of a model, one per line.
 pub fn run_stages(arguments: &PlanArguments) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
     let out = begin(arguments.out.as_deref())?;
@@ -94,12 +93,12 @@ fn keep(
     Ok(DONE)
 }
 
-/// A plan and where its times come from.
+/// Plan with the origin of its times.
 struct PlanOfTimes {
     found: Planned,
     /// Versions of the measured times.
     versions: Vec<String>,
-    /// The host that predicted times are for, where that is not the device that was learned from.
+    /// Host of predicted times, if it is not the device of the training data.
     this_host: Option<HostTranslation>,
 }
 
@@ -122,8 +121,8 @@ fn answer(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> String {
     let mut lines = vec![format!(
         "{model}: {} on {cores} core{}, {} expected ({})",
         match parallel {
-            models::Parallel::Sequential => "one operator after the other",
-            models::Parallel::Stream | models::Parallel::Full => "groups side by side",
+            models::Parallel::Sequential => "sequential",
+            models::Parallel::Stream | models::Parallel::Full => "concurrent groups",
         },
         if *cores == 1 { "" } else { "s" },
         duration(promise.time_ns),
@@ -131,12 +130,12 @@ fn answer(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> String {
     )];
     lines.push(format!("  why         {}", found.why));
     lines.push(format!(
-        "  beside      one operator after the other on all cores {}, the longest chain {}",
+        "  compared    sequential on all cores {}, the longest chain {}",
         duration(promise.sequential_ns),
         duration(found.critical_ns)
     ));
     lines.push(format!(
-        "  stages      {}, {} of them with groups side by side; {} sets of operators looked at{}",
+        "  stages      {}, {} of them with concurrent groups; {} sets of operators examined{}",
         found.stages_count,
         found.stages_side_by_side,
         found.states,

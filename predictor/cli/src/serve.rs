@@ -11,30 +11,28 @@ use report::terminal::print_notes;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-/// Where to listen.
 #[derive(Clone, Debug, Args)]
 pub struct Serve {
-    /// The predictor.
     #[command(flatten)]
     pub asked: PredictorFlags,
-    /// Mapping whose operators and devices can be asked about
+    /// Mapping with additional operators and devices
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
-    /// Store whose tasks and best schedules can be asked about at `/tasks` and `/best`; it is read once
+    /// Store for answers of `/tasks` and `/best`, read once
     #[arg(long, value_name = "DIR")]
     pub store: Option<PathBuf>,
-    /// Address to listen on; another than the default is open to other machines
+    /// Address to listen on; any other than the default is reachable by others
     #[arg(long, default_value = "127.0.0.1", value_name = "ADDRESS")]
     pub bind: String,
-    /// Port to listen on; 0 takes any free one
+    /// Port to listen on; 0 chooses a free port
     #[arg(long, default_value_t = 8731, value_name = "N")]
     pub port: u16,
-    /// Both in one, as ADDRESS:PORT
+    /// Address and port in one option
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["bind", "port"])]
     pub address: Option<String>,
 }
 
-/// Says where it listens, then answers until it is ended.
+/// Prints the address, then serves until the process is stopped.
 pub fn run(arguments: &Serve) -> Result<u8> {
     let (predictor, mapping) = read_predictor(&arguments.asked, None, arguments.mapping.as_deref())?;
     let known = arguments.store.as_deref().map(Known::read).transpose()?;
@@ -44,7 +42,7 @@ pub fn run(arguments: &Serve) -> Result<u8> {
     let listener = TcpListener::bind(&asked).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     if !address.ip().is_loopback() {
-        let warning = format!("other machines can reach this server at {address}; it asks nobody who they are");
+        let warning = format!("other machines can reach this server at {address}; it has no authentication");
         print_notes("warning", [warning]);
     }
     print(&format!("listening on http://{address}/"))?;

@@ -1,6 +1,6 @@
 //! `oppredict suggest`.
 
-use crate::installation::shipped_predictor;
+use crate::installation::predictor_file;
 use crate::loading::load_unmeasured_samples;
 use crate::options::Data;
 use crate::{DONE, paper, print_json, print_text};
@@ -15,16 +15,14 @@ pub const SUGGEST_EXAMPLES: &str = "\
 Examples:
   oppredict suggest --predictor gpu.opp --data bmm.csv.gz --mapping configs/gpu-ops.toml --count 20";
 
-/// What to measure.
 #[derive(Clone, Debug, Args)]
 pub struct Suggest {
-    /// File that `train` wrote [default: the one that came with the program: for GPUs with --mapping, else for CPUs]
+    /// Predictor file of `train` [default: built-in, for GPUs with --mapping, else for CPUs]
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
-    /// The shapes to choose among; their times are not looked at
     #[command(flatten)]
     pub data: Data,
-    /// Shapes of each operator
+    /// Number of shapes per operator
     #[arg(long, value_name = "NUMBER", default_value = "20")]
     pub count: std::num::NonZeroUsize,
     /// Print one JSON document and nothing else
@@ -32,10 +30,10 @@ pub struct Suggest {
     pub json: bool,
 }
 
-/// Says which shapes to measure on a new device.
+/// Prints the shapes to measure on a new device.
 pub fn run(arguments: &Suggest) -> Result<u8> {
-    let shipped = || shipped_predictor(None, arguments.data.mapping.is_some());
-    let predictor = bundle::read(&arguments.predictor.clone().map_or_else(shipped, Ok)?)?;
+    let file = predictor_file(arguments.predictor.as_deref(), None, arguments.data.mapping.is_some())?;
+    let predictor = bundle::read(&file)?;
     let suggestions =
         adaptation::suggest(&predictor, load_unmeasured_samples(&arguments.data)?, arguments.count.get())?;
     for of_operator in suggestions.chunk_by(|one, two| one.operator == two.operator) {
@@ -49,7 +47,7 @@ pub fn run(arguments: &Suggest) -> Result<u8> {
     }
     print_text(
         arguments.json,
-        "the most telling first; measure them on the new device, then give them to `oppredict adapt`",
+        "most informative first; measure them on the new device, then run `oppredict adapt` on the records",
     )?;
     if arguments.json {
         print_json(&json!({ "suggestions": suggestions }))?;

@@ -13,22 +13,22 @@ use samples::features::View;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// How to learn.
 #[derive(Clone, Debug, Args)]
 pub struct Train {
-    /// What to learn from.
     #[command(flatten)]
     pub data: Data,
-    /// Where to write the predictor
+    /// Output file of the predictor
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Seed of everything random
+    /// Seed of all random choices
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Search for how the trees of each operator are best grown (takes about seven times as long)
+    /// Tune the hyperparameters per operator; takes about seven times as long
     #[arg(long)]
     pub tune: bool,
-    /// What a split of a tree must save of the squared error of logarithms; more makes the file smaller and answers a little worse
+    /// Minimum loss reduction of a split, in squared error of log times
+    ///
+    /// Larger values make a smaller file with slightly larger errors.
     #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = saved)]
     pub min_split_loss: f64,
     /// Print one JSON document and nothing else
@@ -36,7 +36,6 @@ pub struct Train {
     pub json: bool,
 }
 
-/// Learns and writes the predictor.
 pub fn run(train: &Train) -> Result<u8> {
     let out = begin(Some(&train.out))?;
     let samples = load_samples(&train.data)?;
@@ -60,7 +59,7 @@ pub fn run(train: &Train) -> Result<u8> {
         print_text(
             train.json,
             &format!(
-                "in their places, {} operators of {} networks on {device}: held out, {:.1} % off where times alone are {:.1} % off{use_of_it}",
+                "in the network, {} operators of {} networks on {device}: held-out error {:.1} %, that of isolated times {:.1} %{use_of_it}",
                 learned.operators,
                 learned.networks,
                 100.0 * learned.error_learned,
@@ -72,7 +71,7 @@ pub fn run(train: &Train) -> Result<u8> {
     let not_learned = &predictor.about.not_learned;
     if !not_learned.is_empty() {
         let warning = format!(
-            "{} operators have too few shapes to be learned and judged: {}; more models, or `--variations` of the same, have more",
+            "{} operators have too few shapes for training and evaluation: {}; collect more models, or `--variations`",
             not_learned.len(),
             few_shapes(not_learned)
         );
@@ -89,7 +88,7 @@ pub fn run(train: &Train) -> Result<u8> {
     Ok(if not_learned.is_empty() { DONE } else { DONE_WITH_LOSSES })
 }
 
-/// How far off answers are for shapes that were held out, by operator and by what is known of the schedule.
+/// Formats the errors on held-out shapes, by operator and by known properties of the schedule.
 fn held_out(predictor: &Predictor) -> String {
     let mut table = Table::new([
         words("held out"),

@@ -171,10 +171,10 @@ impl Table {
     }
 
     fn side_by_side(&self, kept: &[usize], widths: &[usize], paper: &Paper) -> String {
-        let layout: Vec<Place> = kept
+        let layout: Vec<ColumnPlace> = kept
             .iter()
             .zip(widths)
-            .map(|(at, width)| Place { width: *width, is_right: self.columns[*at].is_figures })
+            .map(|(at, width)| ColumnPlace { width: *width, is_right: self.columns[*at].is_figures })
             .collect();
         let headings: Vec<Cell> = kept.iter().map(|at| Cell::from(&*self.columns[*at].heading)).collect();
         let mut lines = side_by_side(&headings.iter().collect::<Vec<_>>(), &layout, paper);
@@ -185,7 +185,7 @@ impl Table {
         let dropped = (0..self.columns.len()).filter(|at| !kept.contains(at));
         let dropped: Vec<&str> = dropped.map(|at| &*self.columns[at].heading).collect();
         if !dropped.is_empty() {
-            lines.extend(wrap(&format!("not shown for want of width: {}", dropped.join(", ")), paper.width));
+            lines.extend(wrap(&format!("columns omitted for lack of width: {}", dropped.join(", ")), paper.width));
         }
         lines.join("\n")
     }
@@ -195,7 +195,7 @@ impl Table {
         let widest = self.columns.iter().map(|column| display_width(&column.heading)).max().unwrap_or(0);
         let headings = widest.min(paper.width / 3);
         let cells = paper.width.saturating_sub(headings + GAP).max(1);
-        let layout = [headings, cells].map(|width| Place { width, is_right: false });
+        let layout = [headings, cells].map(|width| ColumnPlace { width, is_right: false });
         let block = |row: &Vec<Cell>| {
             let shown = self.columns.iter().zip(row).filter(|(_, cell)| !cell.text.is_empty());
             let lines =
@@ -207,12 +207,12 @@ impl Table {
 }
 
 #[derive(Clone, Copy)]
-struct Place {
+struct ColumnPlace {
     width: usize,
     is_right: bool,
 }
 
-fn side_by_side(cells: &[&Cell], layout: &[Place], paper: &Paper) -> Vec<String> {
+fn side_by_side(cells: &[&Cell], layout: &[ColumnPlace], paper: &Paper) -> Vec<String> {
     let wrapped: Vec<Vec<String>> =
         cells.iter().zip(layout).map(|(cell, place)| wrap(&cell.text, place.width)).collect();
     let height = wrapped.iter().map(Vec::len).max().unwrap_or(0);

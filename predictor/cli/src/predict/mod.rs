@@ -27,61 +27,71 @@ Examples:
   opcollect build --modelsource simple --modelname matmul:m=512,n=512,k=512 --schedules 64 --out built
   oppredict predict --predictor cpu.opp --op matmul:m=512,n=512,k=512 --space built/plan.json --best 5";
 
-/// What to predict.
 #[derive(Clone, Debug, Args)]
 pub struct Predict {
-    /// The predictor.
     #[command(flatten)]
     pub asked: PredictorFlags,
     /// Models and operators, as for `--model` and `--op`
     #[arg(value_name = "MODEL", conflicts_with_all = ["data", "space"])]
     pub named: Vec<String>,
-    /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`, or, with --mapping, `bmm:B=8,M=128,N=128,K=64`; repeatable
+    /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`; repeatable
+    ///
+    /// With --mapping, an operator of the mapping such as `bmm:B=8,M=128,N=128,K=64`.
     #[arg(long, value_name = "TEXT")]
     pub op: Vec<String>,
-    /// Neural network, whose operators are added up: a name of the zoo such as `resnet-18` or `resnet-18:hw=160`, or what
-    /// --modelsource says; repeatable
+    /// Neural network, as the sum of its operators; repeatable
+    ///
+    /// A name of the zoo such as `resnet-18` or `resnet-18:hw=160`, or a file.
     #[arg(long, visible_alias = "modelname", value_name = "NAME")]
     pub model: Vec<String>,
-    /// Source of models [default: by their names: a file ending, the zoo, a transformer]
+    /// Source of models [default: derived from their names]
     #[arg(long, value_parser = model_source(), value_name = "SOURCE")]
     pub modelsource: Option<ModelSource>,
-    /// Tokens of a transformer's sequence
+    /// Sequence length of a transformer, in tokens
     #[arg(long, default_value_t = 128, value_name = "N")]
     pub sequence: i64,
-    /// CSV table whose rows are all answered: columns `operator`, `device`, `threads`, `knob.NAME`, or those of --mapping
+    /// CSV table of operators to predict, one per row
+    ///
+    /// Columns: `operator`, `device`, `threads`, `knob.NAME`, or those of --mapping.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["op", "model", "space"])]
     pub data: Option<PathBuf>,
-    /// Rank schedules of --op: what `opcollect space --sample N --json` printed, or the `plan.json` of `opcollect build`, whose
-    /// code is known
+    /// Rank the schedules of a space for --op
+    ///
+    /// FILE is the output of `opcollect space --sample N --json`, or the `plan.json` of `opcollect build`, which
+    /// contains code features.
     #[arg(long, value_name = "FILE", requires = "op")]
     pub space: Option<PathBuf>,
-    /// Schedules of --space that are shown
+    /// Number of schedules of --space to show
     #[arg(long, default_value_t = 10, value_name = "COUNT", requires = "space")]
     pub best: usize,
     /// Batch size of --model
     #[arg(long, default_value_t = 1)]
     pub batchsize: i64,
-    /// Microseconds that whatever runs the whole model takes for each operator beside the operator's own time
+    /// Overhead of the framework per operator, in microseconds
     #[arg(long, default_value_t = 0.0, value_name = "TIME")]
     pub dispatch_us: f64,
-    /// Share of starting operators that is hidden behind those that run, from 0 (each is waited for, as on a CPU) to 1 (a
-    /// queue that is always full)
+    /// Share of the framework's overhead that execution hides, 0 to 1
+    ///
+    /// 0: each launch is awaited, as on a CPU. 1: the queue of launches is always full.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     pub overlap: f64,
-    /// Mapping whose operators and devices can be asked about
+    /// Mapping with additional operators and devices
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
-    /// Device; may be left out where the predictor learned from only one
+    /// Device [default: that of the predictor, if it has only one]
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
-    /// Threads the operator may use [default: all of the device, or the most that were learned from, and said with the answer]
+    /// Number of threads [default: all of the device, or the most in the training data]
     #[arg(long)]
     pub threads: Option<u32>,
-    /// Knob of the schedule, such as `tile_c=8`; repeatable. All others are as in the default schedule
+    /// Knob of the schedule, such as `tile_c=8`; repeatable
+    ///
+    /// Other knobs are those of the default schedule.
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "model")]
     pub knob: Vec<String>,
-    /// Answer questions outside of what was learned, and say so; operators of --model are always answered
+    /// Answer outside of the training range, with a note
+    ///
+    /// Operators of --model are always answered.
     #[arg(long)]
     pub extrapolate: bool,
     /// Print one JSON document and nothing else
@@ -89,7 +99,6 @@ pub struct Predict {
     pub json: bool,
 }
 
-/// Answers and prints.
 pub fn run(predict: &Predict) -> Result<u8> {
     let mut predict = predict.clone();
     let is_sourced = predict.modelsource.is_some();
@@ -111,7 +120,7 @@ fn answer(predict: &Predict) -> Result<u8> {
     }
     if predict.op.is_empty() && predict.model.is_empty() {
         return Err(Error::Query(
-            "say what to predict, as in `oppredict predict resnet-18`: --model, --op or --data".to_owned(),
+            "nothing to predict: give --model, --op or --data, as in `oppredict predict resnet-18`".to_owned(),
         ));
     }
     let conditions = Conditions::new(&predictor, setting(predict)?)?;
@@ -123,7 +132,9 @@ fn answer(predict: &Predict) -> Result<u8> {
     }
     let run = Run { dispatch_ns: 1e3 * predict.dispatch_us, overlap: predict.overlap };
     if !run.is_sound() {
-        return Err(Error::Query("--dispatch-us must not be negative, and --overlap lies between 0 and 1".to_owned()));
+        return Err(Error::Query(
+            "--dispatch-us must not be negative, and --overlap must be between 0 and 1".to_owned(),
+        ));
     }
     if !predictions.is_empty() {
         print_text(
@@ -150,7 +161,7 @@ fn answer(predict: &Predict) -> Result<u8> {
     Ok(if has_losses { DONE_WITH_LOSSES } else { DONE })
 }
 
-/// Answers for a whole network and prints.
+/// Predicts a network and prints the result.
 fn network(name: &str, conditions: &Conditions<'_>, run: &Run, predict: &Predict) -> Result<NetworkAnswer> {
     let Predict { modelsource, batchsize: batch, sequence: tokens, .. } = *predict;
     let source = ModelSource::of(modelsource, name);

@@ -1,4 +1,4 @@
-//! The schedules of a space that should be fastest.
+//! Ranking of the schedules of a space.
 
 use super::texts::{NOT_RECORDED, error_text, on_threads};
 use super::{Predict, setting};
@@ -10,7 +10,7 @@ use report::{Cell, Table, duration, figures, words};
 use serde_json::json;
 use std::path::Path;
 
-/// Prints the schedules of a space, or of a folder of what was built, that should be fastest.
+/// Prints the schedules of a space or a build folder with the smallest predicted times.
 pub fn run(predictor: &Predictor, path: &Path, predict: &Predict) -> Result<u8> {
     let [op] = &predict.op[..] else {
         return Err(Error::Query("--space needs one --op".to_owned()));
@@ -26,7 +26,7 @@ pub fn run(predictor: &Predictor, path: &Path, predict: &Predict) -> Result<u8> 
     }
     let errors = ranked
         .held_out
-        .map_or_else(|| NOT_RECORDED.to_owned(), |error| format!("held out, off by {}", error_text(&error)));
+        .map_or_else(|| NOT_RECORDED.to_owned(), |error| format!("held-out error {}", error_text(&error)));
     print_text(predict.json, &format!("{}\n{}; {errors}", table.on(&paper()), on_threads(&ranked.threads)))?;
     if predict.json {
         print_json(&json!(ranked))?;

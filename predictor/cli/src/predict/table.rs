@@ -1,4 +1,4 @@
-//! Answers for every row of a table.
+//! Predictions for the rows of a table.
 
 use super::{Predict, setting};
 use crate::csv::quoted;
@@ -12,10 +12,10 @@ use serde_json::json;
 use std::fmt::Write;
 use std::path::Path;
 
-/// No row has a time.
+/// Exit code: no row has a time.
 const NOTHING_ANSWERED: u8 = 2;
 
-/// Answers for every row of a table, as CSV or as one document.
+/// Predicts every row of a table, and prints CSV or JSON.
 pub fn run(predictor: &Predictor, path: &Path, mapping: Option<&Mapping>, predict: &Predict) -> Result<u8> {
     let answers = answer_table(predictor, path, &setting(predict)?, mapping)?;
     match predict.json {
@@ -24,7 +24,7 @@ pub fn run(predictor: &Predictor, path: &Path, mapping: Option<&Mapping>, predic
     }
     let TableAnswers { rows, refused } = &answers;
     if *refused > 0 {
-        print_notes("note", [format!("{refused} of {} rows have no time; their reasons say why", rows.len())]);
+        print_notes("note", [format!("{refused} of {} rows have no time; see their reasons", rows.len())]);
     }
     let is_bound = |row: &RowAnswer| row.answer.as_ref().is_some_and(|answer| answer.basis == Basis::Bound);
     Ok(match *refused {

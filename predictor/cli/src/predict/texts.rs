@@ -1,4 +1,4 @@
-//! Answers as tables and sentences.
+//! Predictions as tables and sentences.
 
 use crate::paper;
 use learn::cross_validation::CrossValidatedError;
@@ -7,32 +7,32 @@ use predictor::queries::{AssumedThreads, HeldOutErrors, InPlaceTotal, OperatorPr
 use report::{Cell, Table, UNKNOWN, between, duration, figures, percent, words};
 use std::fmt::Write;
 
-/// What is said where a file does not know how far off its answers are, or not on the device.
-pub const NOT_RECORDED: &str = "how far off such answers are for held-out shapes is not recorded";
+/// Text for a predictor without errors on held-out shapes, or without those of the device.
+pub const NOT_RECORDED: &str = "the error on held-out shapes is not recorded";
 
-/// Returns how many threads answers are for, and why.
+/// Describes the assumed number of threads, with the reason.
 pub fn on_threads(threads: &AssumedThreads) -> String {
     let AssumedThreads { count, word, reason, .. } = threads;
     let plural = if *count == 1.0 { "" } else { "s" };
     format!("on {count} {word}{plural} ({reason})")
 }
 
-/// Returns an error on held-out shapes in words.
+/// Formats an error on held-out shapes.
 pub fn error_text(error: &CrossValidatedError) -> String {
     format!("{:.1} % ({} shapes)", error.median_percent, error.shapes)
 }
 
-/// Returns the error on held-out shapes as a cell.
+/// Formats the error on held-out shapes as a cell.
 fn held_out_cell(prediction: &Prediction) -> Cell {
     prediction.held_out.map_or_else(|| Cell::from(UNKNOWN), |error| error_text(&error).into())
 }
 
-/// Returns how far off a network's layers are for shapes that were held out.
+/// Formats the held-out errors of the layers of a network.
 pub fn held_out_text(errors: Option<&HeldOutErrors>) -> String {
     let Some(errors) = errors else { return NOT_RECORDED.to_owned() };
     let of_time = match errors.known_share {
         share if share > 0.999 => String::new(),
-        share => format!(" of the {} of it that is known", percent(share)),
+        share => format!(" of the {} with known errors", percent(share)),
     };
     format!(
         "held out, its operators are {:.1} % off, the median of each kind weighted by time{of_time}; worst {}: {}",
@@ -67,7 +67,7 @@ pub fn operator_table(predictions: &[OperatorPrediction]) -> String {
     table.on(&paper())
 }
 
-/// The layers of a model that are alike are one line; in the order of the graph.
+/// Returns the table of a network's layers in graph order, with equal layers on one line.
 pub fn network_table(heading: &str, predictions: &[OperatorPrediction], total: &Total) -> String {
     let mut table = Table::new([
         words("layer"),
@@ -116,14 +116,14 @@ pub fn network_table(heading: &str, predictions: &[OperatorPrediction], total: &
         let (share, calls) = (share(total.bounds_ns), count(Basis::Bound));
         let _ = write!(
             text,
-            "\n{share} of it are bounds, as nothing was learned of {calls} of {} operators: it takes at least as long",
+            "\n{share} of it are lower bounds, because the predictor lacks {calls} of {} operators",
             total.calls
         );
     }
     text
 }
 
-/// Returns what the sum of operators alone misses.
+/// Describes the difference between the time in the network and the sum of isolated times.
 pub fn in_place_text(total: &InPlaceTotal) -> String {
     let InPlaceTotal { operators_ns, over_alone, beside_ns, learned } = total;
     let worth = format!(
@@ -134,8 +134,8 @@ pub fn in_place_text(total: &InPlaceTotal) -> String {
         percent(learned.error_alone)
     );
     let mut text = match learned.is_worth_it() {
-        true => format!("in their places: {}, {over_alone:.2}× of alone ({worth})", duration(*operators_ns)),
-        false => format!("in their places: as alone; what was learned {worth}, and is not used"),
+        true => format!("in the network: {}, {over_alone:.2}× the isolated times ({worth})", duration(*operators_ns)),
+        false => format!("in the network: as in isolation; the learned difference {worth}, and is not used"),
     };
     if let Some(beside_ns) = beside_ns {
         let _ = write!(text, ", and {} beside operators", duration(*beside_ns));
@@ -143,7 +143,7 @@ pub fn in_place_text(total: &InPlaceTotal) -> String {
     text
 }
 
-/// Returns the interval as a cell; one that is wider than its time says little.
+/// Formats an interval as a cell, marked as uncertain if it is wider than the time.
 fn interval_cell(prediction: &Prediction) -> Cell {
     let cell = Cell::from(between(prediction.low_ns, prediction.high_ns));
     let is_narrow = prediction.high_ns - prediction.low_ns <= prediction.time_ns;
@@ -151,7 +151,7 @@ fn interval_cell(prediction: &Prediction) -> Cell {
 }
 
 fn remarks_cell(prediction: &Prediction) -> Cell {
-    /// Names of kernels may be whole signatures.
+    /// Limit of a kernel's name, which may be a whole signature.
     const MOST: usize = 60;
     let short = |name: &String| match name.char_indices().nth(MOST) {
         Some((end, _)) => format!("by `{}…`", &name[..end]),
