@@ -43,10 +43,10 @@ pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> 
     }
     if times.tasks.is_empty() {
         return Err(match times.left_out {
-            0 => Failure::usage(format!("`{}` has no time of what was asked for", store.display()))
-                .with_hint("`opcollect dataset stats` says what a store holds"),
+            0 => Failure::usage(format!("`{}` has no matching time", store.display()))
+                .with_hint("`opcollect dataset stats` shows the contents of a store"),
             left_out => Failure::usage(format!(
-                "`{}` has {left_out} times for this question, all of other versions than those of this machine",
+                "`{}` has {left_out} matching times, all of other versions than those of this machine",
                 store.display()
             ))
             .with_hint("measure again, or use them with `--all-versions`"),
@@ -161,7 +161,7 @@ impl BestTimes {
         let elsewhere: Vec<&Best> = self.tasks.iter().filter(|best| best.distance > 0.0).collect();
         elsewhere.first().map(|Best { host, versions, .. }| {
             format!(
-                "{} of {} tasks were not measured here; the nearest host that was is `{host}` ({versions})",
+                "{} of {} tasks were not measured here; times are of the most similar host, `{host}` ({versions})",
                 elsewhere.len(),
                 self.tasks.len()
             )

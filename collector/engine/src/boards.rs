@@ -9,7 +9,7 @@ use datasets::{Record, Source};
 use measure::host::Facts;
 use remote::Address;
 use remote::fabric::FabricKind;
-use remote::tracker::Turn;
+use remote::tracker::TrackerTurn;
 use std::path::Path;
 use std::time::Duration;
 use targets::{Fabric, HOST, Kind, Machine, Target};
@@ -68,7 +68,7 @@ pub fn access(address: BoardAddress<'_>) -> Result<Access> {
         key: key.to_owned(),
         secret: address.secret_file.map(trackers::secret).transpose()?,
         patience: Duration::from_secs(address.wait_seconds),
-        turn: Turn::Own,
+        turn: TrackerTurn::Own,
     })
 }
 
@@ -93,11 +93,11 @@ pub struct Board {
     why_emulated: Option<String>,
     /// Version of its agent, if it runs ours.
     agent: Option<String>,
-    part: Part,
+    part: BoardPart,
 }
 
 /// The part of a board that computes.
-enum Part {
+enum BoardPart {
     /// Its processor, selected by a target of this kind.
     Processor(Kind),
     /// A core on its fabric, with the facts of the board's host processor. If the agent only
@@ -124,14 +124,14 @@ impl Board {
         record.transport = Some(transport.to_owned());
         record.agent_version.clone_from(&self.agent);
         match &self.part {
-            Part::Processor(kind) => {
+            BoardPart::Processor(kind) => {
                 record.target = kind.record_word();
                 record.unit = kind.unit().map(str::to_owned);
             }
-            Part::Fabric(_) if self.source == Source::Simulated => {
+            BoardPart::Fabric(_) if self.source == Source::Simulated => {
                 record.device = record.device.as_ref().map(|device| format!("{device}, simulated by an agent"));
             }
-            Part::Fabric(facts) => record::beside_core(record, facts),
+            BoardPart::Fabric(facts) => record::beside_core(record, facts),
         }
         if self.agent.is_none() {
             record.thread_mode = Some("pool of the server".to_owned());
@@ -158,18 +158,16 @@ impl Board {
     pub fn notes(&self) -> Vec<String> {
         let why = self.why_emulated.iter();
         let mut notes: Vec<String> = why
-            .map(|why| format!("{why}: these times are recorded as emulated and say nothing of a board's speed"))
+            .map(|why| format!("{why}: times are recorded as emulated and do not represent a board's speed"))
             .collect();
-        if matches!(self.part, Part::Fabric(_)) {
+        if matches!(self.part, BoardPart::Fabric(_)) {
             notes.push(match self.source {
                 Source::Simulated => {
-                    "an agent computes each program bit by bit; the result is compared here, and times are \
-                                      those of the model here"
+                    "an agent computes the result of each program, which is compared with the reference; times are those of the timing model"
                         .to_owned()
                 }
                 _ => format!(
-                    "the core of {} is timed there, from its first register to its end; the way to it was tried on no \
-                     hardware, so look at the first results twice",
+                    "the core of {} is timed on the board, from the first register write to completion; this was never tested on hardware, so check the first results",
                     self.described()
                 ),
             });
@@ -186,12 +184,11 @@ pub fn look(
     bench: &mut dyn Bench,
 ) -> Result<(Target, Standing)> {
     if config.backend == Backend::Torch || !config.partners.is_empty() || config.kind().runs_on_gpu() {
-        return Err(Failure::usage("a board runs compiled code on its CPU, and nothing else")
-            .with_hint("leave out `--backend`, partners and `cuda` in `--target`"));
+        return Err(Failure::usage("a board runs only compiled code on its CPU")
+            .with_hint("remove `--backend`, and partners and `cuda` from `--target`"));
     }
     if wanted.bitstream.is_some() {
-        return Err(Failure::usage("`--bitstream` is for a core on a board's fabric, and this is about its processor")
-            .with_hint("leave it out, or give `--unit fpga`"));
+        return Err(Failure::usage("`--bitstream` needs `--unit fpga`").with_hint("remove it, or add `--unit fpga`"));
     }
     // A board that does not exist is refused before anything is connected to.
     let named = config.kind().board_target(wanted.board, &access.key).transpose().map_err(Failure::usage)?;
@@ -224,13 +221,15 @@ pub fn look(
     };
     linker.check().map_err(|error| {
         Failure::environment(error).with_hint(
-            "install it (on Debian `gcc-aarch64-linux-gnu` or `gcc-arm-linux-gnueabihf`), or give another by `--cross-cc`",
+            "install it (on Debian `gcc-aarch64-linux-gnu` or `gcc-arm-linux-gnueabihf`), or name another one with `--cross-cc`",
         )
     })?;
     let why_emulated = match &device.told {
         Some(told) => stand_in.or_else(|| told.emulated.clone()),
         None if wanted.on_hardware => None,
-        None => Some("the server cannot say whether it runs on hardware; `--on-hardware` says so".to_owned()),
+        None => {
+            Some("the server cannot report whether it runs on hardware; declare it with `--on-hardware`".to_owned())
+        }
     };
     let board = Board {
         fleet: Fleet {
@@ -244,7 +243,7 @@ pub fn look(
         source: if why_emulated.is_some() { Source::Emulated } else { Source::Measured },
         why_emulated,
         agent: device.told.as_ref().map(|told| told.agent_version.clone()),
-        part: Part::Processor(config.kind()),
+        part: BoardPart::Processor(config.kind()),
     };
     Ok((own, Standing { facts, cpus, board: Some(board) }))
 }
@@ -270,11 +269,10 @@ pub fn look_at_core(
     fabric: &Fabric,
     jobs: u32,
 ) -> Result<(FabricBoard, Standing)> {
-    const SETUP: &str = "start its agent with `--fpga devmem`, or with `--fpga simulated` for a core that is not there; without \
-                         `--host` and `--tracker` a core is simulated here";
+    const SETUP: &str = "start its agent with `--fpga devmem`, or with `--fpga simulated` without a core; without `--host` and `--tracker` the core is simulated on this machine";
     let useless = [("--cross-cc", wanted.cross_cc.is_some()), ("--on-hardware", wanted.on_hardware)];
     if let Some((flag, _)) = useless.into_iter().find(|(_, is_given)| *is_given) {
-        return Err(Failure::usage(format!("`{flag}` is for the processor of a board, and this is about its fabric")));
+        return Err(Failure::usage(format!("`{flag}` does not apply to `--unit fpga`")));
     }
     let opened = FabricBoard::open(fabric.clone(), access.clone(), wanted.bitstream.map(str::to_owned), jobs);
     let (mut bench, device) = opened.map_err(|error| match error {
@@ -302,7 +300,7 @@ pub fn look_at_core(
         source,
         why_emulated: told.emulated.filter(|_| source == Source::Emulated),
         agent: Some(told.agent_version),
-        part: Part::Fabric(Box::new(told.facts.clone())),
+        part: BoardPart::Fabric(Box::new(told.facts.clone())),
     };
     bench.go_on(device);
     Ok((bench, Standing { facts: told.facts, cpus: vec![0], board: Some(board) }))
@@ -310,12 +308,12 @@ pub fn look_at_core(
 
 /// Returns why times are emulated if a machine with another processor stands in for a board.
 ///
-/// Only an agent that was told to be an emulator does so; any other of the wrong architecture is refused.
+/// Only an agent started as an emulator may do so; any other of the wrong architecture is rejected.
 fn stand_in(board: &Target, name: &str, device: &Device) -> Option<String> {
     let told = device.told.as_ref()?;
     let (is, wanted) = (&told.facts.architecture, targets::architecture(&board.text));
     let why = told.emulated.as_ref().filter(|_| *is != wanted)?;
-    Some(format!("{why}, and an {is} processor stands in for the {wanted} cores of {name}"))
+    Some(format!("{why}, with an {is} processor instead of the {wanted} cores of {name}"))
 }
 
 /// Returns the target of a board's code.
@@ -329,7 +327,7 @@ fn target_of(asked: &str, device: &Device, bench: &mut dyn Bench) -> Result<Targ
     let own = machine::target(HOST, bench)?;
     let local = Facts::read();
     let unknown = || {
-        Failure::usage(format!("{} does not tell what processor it has", device.address)).with_hint(
+        Failure::usage(format!("{} does not report its processor", device.address)).with_hint(
             "give `--target` as TVM's JSON, such as '{\"kind\": \"llvm\", \"mtriple\": \"aarch64-linux-gnu\"}'",
         )
     };
@@ -386,7 +384,6 @@ fn check(device: &Device, target: &Target, facts: &Facts) -> Result<()> {
         device.address, facts.architecture
     ))
     .with_hint(
-        "give the board that it is by `--board`, or `--target llvm` for whatever it has; to try boards out without one, \
-         start the agent by `opcollect board serve --emulated`",
+        "name the board with `--board`, or give `--target llvm` for its own processor; to emulate a board, start the agent with `opcollect board serve --emulated`",
     ))
 }

@@ -11,7 +11,7 @@ use crate::campaign::{
 };
 use crate::failure::{Failure, chain};
 use crate::ifcompare::{self, Compared};
-use crate::in_place::{self, InPlace};
+use crate::in_network::{self, InPlace};
 use crate::ledger::Ledger;
 use crate::observer::Observer;
 use crate::pass::{self, Makes};
@@ -124,10 +124,10 @@ impl Collection<'_> {
     pub fn in_place(&self, done: &Collected) -> Vec<InPlace> {
         let config = self.campaign.config;
         let Some(searched) = done.searched.as_ref().filter(|_| done.signal == 0) else { return Vec::new() };
-        if !in_place::is_for(config, self.shard.is_some(), self.on.board.is_some()) {
+        if !in_network::is_for(config, self.shard.is_some(), self.on.board.is_some()) {
             return Vec::new();
         }
-        in_place::all(config, self.loaded, self.store.root(), &self.after(done), &searched.learnings, &self.observer)
+        in_network::all(config, self.loaded, self.store.root(), &self.after(done), &searched.learnings, &self.observer)
     }
 
     /// Runs the models as a whole by the default and by the best schedules, and compares their times.
@@ -140,7 +140,7 @@ impl Collection<'_> {
     }
 
     /// Plans the attempts of a sweep, or a search.
-    fn work(&self, bases: &Bases, cpus: &[usize]) -> Result<Work> {
+    fn work(&self, bases: &Bases, cpus: &[usize]) -> Result<CollectionWork> {
         let Campaign { tasks, modules, target, config } = self.campaign;
         let flush_bytes = self.on.facts.cold_cache_bytes();
         let share = Share::new(self.shard.unwrap_or(Shard::WHOLE), tasks, target, config);
@@ -148,21 +148,21 @@ impl Collection<'_> {
             let breeder = machine::breeder(&config.limits)?;
             let ground = Ground { tasks, modules, target, config, bases, cpus, flush_bytes, breeder: &breeder };
             let tuning = Tuning::new(&ground, tune, |attempt| share.contains(attempt));
-            return Ok(Work::Search(Box::new(tuning.map_err(of_tuning)?)));
+            return Ok(CollectionWork::Search(Box::new(tuning.map_err(of_tuning)?)));
         }
         let planned = attempts(tasks, modules, target, config, bases, cpus, flush_bytes);
         let mut planned = planned.map_err(|error| Failure::usage(chain(&error)))?;
         planned.retain(|attempt| share.contains(attempt) && self.repeat.is_wanted(attempt.key));
-        Ok(Work::Sweep(planned))
+        Ok(CollectionWork::Sweep(planned))
     }
 
     /// Runs the attempts that the store lacks, or a search.
-    fn make(&self, mut work: Work, bases: &Bases, bench: &mut dyn Bench) -> Result<Made> {
+    fn make(&self, mut work: CollectionWork, bases: &Bases, bench: &mut dyn Bench) -> Result<CollectionResult> {
         let ledger = Ledger::open(self.store, self.repeat, self.observer.as_ref()).map_err(failed)?;
         let tasks = self.campaign.tasks;
         let mut wanted: HashSet<Key> = HashSet::new();
         let known_before = match &mut work {
-            Work::Sweep(todo) => {
+            CollectionWork::Sweep(todo) => {
                 wanted.extend(todo.iter().map(|attempt| attempt.key));
                 self.note_counters(&ledger, &wanted, "they are measured again");
                 todo.retain_mut(|attempt| {
@@ -173,12 +173,12 @@ impl Collection<'_> {
                 });
                 wanted.len() - todo.len()
             }
-            Work::Search(tuning) => {
+            CollectionWork::Search(tuning) => {
                 let lessons = pass::lessons(self.store, tuning, self.campaign.target)?;
                 let heard = tuning.learn(&lessons, self.campaign.target);
                 if heard > 0 {
                     self.observer.note(format!(
-                        "{heard} times of other tasks, hosts, versions or plans in the store teach the tuners before they begin"
+                        "tuners start with {heard} times of other tasks, hosts, versions or plans in the store"
                     ));
                 }
                 let records = pass::records_with_figures(self.store, tasks, Choose::Middle)?;
@@ -196,8 +196,10 @@ impl Collection<'_> {
         // Later visits and the final measurements of a search reuse earlier artifacts.
         let bench = &mut Remembering::new(bench);
         let (outcomes, searched) = match work {
-            Work::Sweep(todo) => (at.pass(Makes::Unknown, ledger, &mut Sweep::new(todo), &self.campaign, bench)?, None),
-            Work::Search(mut tuning) => {
+            CollectionWork::Sweep(todo) => {
+                (at.pass(Makes::Unknown, ledger, &mut Sweep::new(todo), &self.campaign, bench)?, None)
+            }
+            CollectionWork::Search(mut tuning) => {
                 let (outcomes, learnings) = self.search(&at, ledger, &mut tuning, bench)?;
                 wanted.extend(tuning.keys());
                 let courses = courses(&learnings);
@@ -210,11 +212,11 @@ impl Collection<'_> {
         if let Some(why) = &outcomes.broken {
             return Err(match self.on.board {
                 None => Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT),
-                Some(_) => Failure::environment(format!("no board is left: {why}"))
-                    .with_hint("what was measured is in the store; the same command goes on there"),
+                Some(_) => Failure::environment(format!("no board is available: {why}"))
+                    .with_hint("measured results are in the store; the same command continues"),
             });
         }
-        Ok(Made { wanted, known_before, outcomes, load, searched })
+        Ok(CollectionResult { wanted, known_before, outcomes, load, searched })
     }
 
     /// Returns the record of each of these experiments, without long columns.
@@ -282,7 +284,7 @@ impl Collection<'_> {
 }
 
 /// The work of a campaign.
-enum Work {
+enum CollectionWork {
     /// Planned attempts.
     Sweep(Vec<Attempt>),
     /// A search, which proposes attempts.
@@ -304,11 +306,11 @@ fn busy_note() -> Option<String> {
     std::thread::sleep(LOOK);
     let load = before.and_then(|before| Some(LoadReading::now()?.since(&before)));
     let what = load.and_then(|load| load.disturbance())?;
-    Some(format!("this machine is busy: {what}; times will be known less well"))
+    Some(format!("this machine is busy: {what}; times will be less precise"))
 }
 
 /// Result of running the attempts.
-struct Made {
+struct CollectionResult {
     /// Keys of all planned experiments.
     wanted: HashSet<Key>,
     known_before: usize,

@@ -4,10 +4,10 @@ use crate::boards::Board;
 use crate::campaign::Outcomes;
 use crate::collection::Collected;
 use crate::ifcompare::Compared;
-use crate::in_place::InPlace;
+use crate::in_network::InPlace;
 use crate::losses::{self, Loss, losses};
 use crate::peaks;
-use crate::report::learning::{self, Course, Effort, Learning};
+use crate::report::learning::{self, Effort, Learning, LearningCourse};
 use crate::report::operators::{Summary, render};
 use crate::session::Session;
 use datasets::{KNOWN_WELL, Outcome, Peaks, Record, Store};
@@ -35,7 +35,7 @@ pub struct CollectionReport<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     searches: Option<&'a [Learning]>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    courses: Option<&'a [Course]>,
+    courses: Option<&'a [LearningCourse]>,
     #[serde(skip_serializing_if = "Option::is_none")]
     effort: Option<&'a Effort>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -104,7 +104,7 @@ fn footer(done: &Collected, store: &Store, seconds: f64) -> String {
         text.push_str(&format!(", {} left", done.outcomes.left));
     }
     if done.outcomes.held > 0 {
-        text.push_str(&format!(", of which other processes are at {}", done.outcomes.held));
+        text.push_str(&format!(", of which other processes are working on {}", done.outcomes.held));
     }
     let timed: Vec<&Record> = done.records.iter().filter(|record| record.outcome == Outcome::Ok).collect();
     let uncertain = timed.iter().filter(|record| !record.is_known_well()).count();
@@ -112,7 +112,7 @@ fn footer(done: &Collected, store: &Store, seconds: f64) -> String {
         let (all, percent) = (timed.len(), 100.0 * KNOWN_WELL);
         let share = 100.0 * uncertain as f64 / all as f64;
         text.push_str(&format!(
-            "; {uncertain} of {all} medians ({share:.0} %) are known to no better than {percent} %: a quieter machine or more `--visits` help"
+            "; {uncertain} of {all} medians ({share:.0} %) have an uncertainty above {percent} %: a quieter machine or more `--visits` help"
         ));
     }
     if let Some(what) = done.load.and_then(|load| load.disturbance()) {

@@ -20,25 +20,25 @@ const ROUND_NS: u64 = 100_000_000;
 choice! {
     /// A way to run a model.
     pub enum Way {
-        /// Our code, by the default schedules
+        /// Compiled code with default schedules
         Default = "default",
-        /// Our code, by the fastest right schedule of each task that a store has
+        /// Compiled code with the fastest correct schedules of `--store`
         Best = "best",
-        /// ONNX Runtime's library, on the same model written as a file
+        /// ONNX Runtime, on the model exported as an ONNX file
         Onnxruntime = "onnxruntime",
-        /// ONNX Runtime's library, on the ONNX file that was given
+        /// ONNX Runtime, on the original ONNX file
         OnnxruntimeOriginal = "onnxruntime-original",
-        /// OpenVINO's library, on the same file, f32 computed as f32; `scripts/setup --openvino` installs it
+        /// OpenVINO in f32, on the exported file; see `scripts/setup --openvino`
         Openvino = "openvino",
-        /// PyTorch's library, operator by operator as its users run a model; see `docs/guide/torch.md`
+        /// PyTorch in eager mode; see `docs/guide/torch.md`
         Torch = "torch",
-        /// Our code with operators side by side, as `--plan` says
+        /// Compiled code, concurrent by `--plan`
         Plan = "plan",
-        /// Our code, one operator after the other on all cores, by the threads that run plans
+        /// Compiled code, sequential, in the threads that run plans
         Sequential = "sequential",
-        /// Our code with what is ready at once side by side, on cores of their own
+        /// Compiled code, ready operators concurrent on separate cores
         Stream = "stream",
-        /// Our code with what is ready at once side by side, each on all cores
+        /// Compiled code, ready operators concurrent, each on all cores
         Full = "full",
     }
 }
@@ -64,12 +64,12 @@ pub struct Report {
     threads: usize,
     seed: u64,
     rounds: u32,
-    variants: Vec<Timed>,
+    variants: Vec<TimedVariant>,
 }
 
 /// Times of one variant.
 #[derive(Serialize)]
-struct Timed {
+struct TimedVariant {
     variant: &'static str,
     median_ns: f64,
     min_ns: f64,
@@ -94,7 +94,7 @@ impl Report {
 }
 
 /// Options of a comparison.
-pub struct Wanted<'a> {
+pub struct ComparisonRequest<'a> {
     /// The variants, in the order of the report.
     pub variants: &'a [Way],
     /// Schedules of the variant `best`.
@@ -116,7 +116,7 @@ pub struct Variant {
 }
 
 /// Prepares all variants.
-pub fn make(wanted: &Wanted<'_>, whole: &mut PreparedModel) -> Result<Vec<Variant>> {
+pub fn make(wanted: &ComparisonRequest<'_>, whole: &mut PreparedModel) -> Result<Vec<Variant>> {
     let made = |&variant| whole.runs.go_on().and_then(|()| made(variant, wanted, whole));
     wanted.variants.iter().map(made).collect()
 }
@@ -136,7 +136,7 @@ pub fn time(mut variants: Vec<Variant>, rounds: u32, whole: &mut PreparedModel) 
 }
 
 /// Builds a variant, or writes the file of its model.
-fn made(argument: Way, wanted: &Wanted<'_>, whole: &mut PreparedModel) -> Result<Variant> {
+fn made(argument: Way, wanted: &ComparisonRequest<'_>, whole: &mut PreparedModel) -> Result<Variant> {
     whole.stages = match argument {
         Way::Plan => wanted.plan.cloned(),
         Way::Sequential => Some(staging::by_rule(Parallel::Sequential, whole)),
@@ -209,7 +209,7 @@ fn report(whole: &PreparedModel, rounds: u32, variants: &[Variant]) -> Report {
         let mut sorted = variant.samples_ns.clone();
         sorted.sort_by(f64::total_cmp);
         let summary = summarise(&sorted).expect("every round has samples");
-        Timed {
+        TimedVariant {
             variant: variant.argument.name(),
             median_ns: summary.median,
             min_ns: summary.min,
@@ -268,7 +268,7 @@ pub fn describe(report: &Report, paper: &Paper) -> String {
     for timed in &report.variants {
         if let (Some(tasks), Some(found)) = (timed.tasks, timed.tasks_found) {
             text.push_str(&format!(
-                "\nthe store has schedules for {found} of {tasks} tasks; the others have the default"
+                "\nthe store has schedules for {found} of {tasks} tasks; the others run with the default"
             ));
         }
     }

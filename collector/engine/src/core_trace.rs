@@ -8,9 +8,11 @@ use crate::campaign::planned_tasks;
 use crate::failure::{Failure, chain};
 use crate::observer::Observer;
 use crate::packing;
-use accelerator::{Instruction, Knobs, Lane, Program, Span, Timed, check, decode, generate, layer_of, simulate_with};
-use capture::writer::sink::{Argument, Format, Heading, Shown, Sink, Written};
-use capture::writer::{Sort, Track};
+use accelerator::{
+    Instruction, Knobs, ModuleSpan, Program, TimedProgram, TimingLane, check, decode, generate, layer_of, simulate_with,
+};
+use capture::writer::sink::{Format, Heading, ShownArgument, ShownSlice, Sink, Written};
+use capture::writer::{Sort, WrittenTrack};
 use datasets::output::Output;
 use job::space::{core_knobs, space};
 use report::{Paper, Table, duration, figures, percent, words};
@@ -69,12 +71,12 @@ pub fn trace_core(
     let fabric = Fabric::read(&config.target).map_err(Failure::usage)?;
     let tasks = planned_tasks(config, models).map_err(|error| Failure::usage(chain(&error)))?;
     let Some(planned) = options.task.checked_sub(1).and_then(|place| tasks.get(place)) else {
-        let message = format!("there is no task {} of these models that the core computes", options.task);
+        let message = format!("the core computes no task {} of these models", options.task);
         return Err(Failure::usage(message).with_hint(format!("they have {}", tasks.len())));
     };
     let layer = layer_of(&planned.task).map_err(Failure::usage)?;
     let default = space(&planned.task, &target.machine).default;
-    let default = core_knobs(&default).ok_or_else(|| Failure::usage("no cut of this task fits the core"))?;
+    let default = core_knobs(&default).ok_or_else(|| Failure::usage("no tiling of this task fits the core"))?;
     let knobs = changed(default, options.knobs)?;
     let program = generate(&fabric.core(), &layer, &knobs)
         .map_err(|why| Failure::usage(format!("this schedule does not fit: {why}")))?;
@@ -92,8 +94,8 @@ pub fn trace_core(
 }
 
 impl CoreTrace {
-    fn new(fabric: &Fabric, knobs: &Knobs, timed: &Timed, trace: String, what: String) -> CoreTrace {
-        let lane = |lane: Lane| LaneTimes {
+    fn new(fabric: &Fabric, knobs: &Knobs, timed: &TimedProgram, trace: String, what: String) -> CoreTrace {
+        let lane = |lane: TimingLane| LaneTimes {
             busy_cycles: timed.busy[lane as usize],
             busy_ns: fabric.time_ns(timed.busy[lane as usize]),
             lane: lane.name(),
@@ -105,7 +107,7 @@ impl CoreTrace {
             cycles: timed.cycles,
             instructions: timed.instructions,
             knobs: Knobs::NAMES.into_iter().zip(knobs.numbers()).collect(),
-            lanes: Lane::ALL.into_iter().map(lane).collect(),
+            lanes: TimingLane::ALL.into_iter().map(lane).collect(),
             port_bytes: timed.bytes,
             simulated_ns: fabric.time_ns(timed.cycles),
             source: datasets::Source::Simulated.name(),
@@ -160,28 +162,28 @@ const KEYS: [&str; 3] = ["instruction", "cycles", "port_wait_cycles"];
 fn write<W: Write>(
     what: &str,
     program: &Program,
-    spans: &[Span],
+    spans: &[ModuleSpan],
     clock_mhz: u32,
     out: W,
     limit: u64,
 ) -> std::io::Result<(Written, W)> {
-    let modules = [Lane::Load, Lane::Compute, Lane::Store];
-    let mut tracks = vec![Track { name: what.to_owned(), orders_children: true, ..Track::default() }];
+    let modules = [TimingLane::Load, TimingLane::Compute, TimingLane::Store];
+    let mut tracks = vec![WrittenTrack { name: what.to_owned(), orders_children: true, ..WrittenTrack::default() }];
     for (rank, lane) in (0..).zip(modules) {
         let (name, parent) = (lane.name().to_owned(), Some(0));
-        tracks.push(Track { name, parent, rank: Some(-rank), sort: Sort::Slices, orders_children: false });
+        tracks.push(WrittenTrack { name, parent, rank: Some(-rank), sort: Sort::Slices, orders_children: false });
     }
     let heading = Heading { tracks: &tracks, keys: &KEYS, members: &[] };
     let mut sink = Sink::new(Format::Perfetto, heading, out, limit)?;
     let time = |cycles: u64| i64::try_from(cycles.saturating_mul(1000) / u64::from(clock_mhz)).unwrap_or(i64::MAX);
-    let whole = |number: u64| Argument::Whole(i64::try_from(number).unwrap_or(i64::MAX));
-    let mut ordered: Vec<&Span> = spans.iter().collect();
+    let whole = |number: u64| ShownArgument::Whole(i64::try_from(number).unwrap_or(i64::MAX));
+    let mut ordered: Vec<&ModuleSpan> = spans.iter().collect();
     ordered.sort_by_key(|span| (span.begin, span.end));
     for span in ordered {
         let Some(track) = modules.iter().position(|lane| *lane == span.lane) else { continue };
         let name = program.instructions.get(span.place).map_or("", |bits| name(program, *bits));
         let arguments = [(0, whole(span.place as u64)), (1, whole(span.end - span.begin)), (2, whole(span.waited))];
-        sink.slice(&Shown {
+        sink.slice(&ShownSlice {
             track: track + 1,
             start_ns: time(span.begin),
             end_ns: Some(time(span.end)),

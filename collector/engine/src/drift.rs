@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::observer::Observer;
 use crate::stores::{failed, note_damage, open};
 use datasets::{COLUMNS, Cell, Choose, ColumnId, Output, Record, Store};
-use drift::{Bounds, Drift, Gather, History, Side, Turn, judge, markdown, night_of, page, turns};
+use drift::{Bounds, Drift, History, RecordGatherer, Side, Turn, judge, markdown, night_of, page, turns};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -69,7 +69,7 @@ pub fn compare(options: &DriftOptions, observer: &dyn Observer) -> Result<DriftR
     };
     if report.history.nights.is_empty() {
         return Err(Failure::usage("there are no times to compare")
-            .with_hint("`opcollect dataset stats` says what a store holds"));
+            .with_hint("`opcollect dataset stats` shows the contents of a store"));
     }
     let name = match &after {
         Some(after) => format!("{} and {}", before.store.display(), after.store.display()),
@@ -131,7 +131,7 @@ fn write_page(mut file: Output, text: &str, observer: &dyn Observer) -> Result<(
 
 fn compare_parts(before: &StorePart<'_>, after: &StorePart<'_>, options: &DriftOptions) -> Result<DriftReport> {
     let (hosts, hosts_after) = (before.hosts()?, after.hosts()?);
-    let mut gather = Gather::new(options.by_task, hosts == hosts_after && hosts.len() > 1);
+    let mut gather = RecordGatherer::new(options.by_task, hosts == hosts_after && hosts.len() > 1);
     before.each(&mut |record| gather.take(record, Side::Before))?;
     after.each(&mut |record| gather.take(record, Side::After))?;
     Ok(DriftReport::new(gather.finish(), options.bounds))
@@ -150,10 +150,10 @@ fn compare_last(part: &StorePart<'_>, options: &DriftOptions) -> Result<DriftRep
     let newest = nights.last().map(|(_, night)| night.clone()).unwrap_or_default();
     if nights.len() < 2 {
         return Err(Failure::usage(format!(
-            "`{}` holds one night, `{newest}`, and nothing to compare it with",
+            "`{}` has only one nightly run, `{newest}`, and nothing to compare it with",
             part.store.display()
         ))
-        .with_hint("name another store, or wait for the next night"));
+        .with_hint("name another store, or wait for the next nightly run"));
     }
     Ok(DriftReport::new(part.history(&newest, options.by_task)?, options.bounds))
 }
@@ -234,7 +234,7 @@ impl<'a> StorePart<'a> {
 
     /// Collects the records. Those of `night` are on the side after, all others before.
     fn history(&self, night: &str, by_task: bool) -> Result<History> {
-        let mut gather = Gather::new(by_task, self.hosts()?.len() > 1);
+        let mut gather = RecordGatherer::new(by_task, self.hosts()?.len() > 1);
         let side = |record: &Record| if night_of(record) == night { Side::After } else { Side::Before };
         self.each(&mut |record| gather.take(record, side(record)))?;
         Ok(gather.finish())

@@ -4,7 +4,7 @@
 use crate::Result;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{Config, ModelRequest, PlannedModule, PlannedTask};
-use crate::compare::{self, Report, Wanted, Way};
+use crate::compare::{self, ComparisonRequest, Report, Way};
 use crate::failure::Failure;
 use crate::observer::Observer;
 use crate::prepared::each;
@@ -63,12 +63,12 @@ pub fn refuse(config: &Config, tasks: &[PlannedTask], modules: &[PlannedModule],
         return Err(not_on_cpus());
     }
     if !modules.is_empty() || tasks.iter().any(|planned| planned.partner.is_some()) {
-        return Err(Failure::usage("`--ifcompare` runs compiled code, and a library computes tasks of this campaign")
-            .with_hint("leave out `--ifcompare`, or `--backend` and partners in `--target`"));
+        return Err(Failure::usage("`--ifcompare` needs compiled code for all tasks, and a library computes some")
+            .with_hint("remove `--ifcompare`, or `--backend` and partners in `--target`"));
     }
     if is_shard {
-        return Err(Failure::usage("`--ifcompare` needs all of a campaign, and a shard does a part of it").with_hint(
-            "leave it out, merge the stores, and run `opcollect model compare --variant default --variant best`",
+        return Err(Failure::usage("`--ifcompare` needs the whole campaign, not one shard").with_hint(
+            "remove it, merge the stores, and run `opcollect model compare --variant default --variant best`",
         ));
     }
     Ok(())
@@ -96,7 +96,7 @@ fn of_model(
     let seen = each(model, loaded, (config, after), true, observer, |whole, _| on_threads(whole, store));
     let compared = |(threads, seen): (usize, Result<Option<Report>>)| match seen {
         Ok(Some(report)) => Compared::Timed(Box::new(report)),
-        Ok(None) => left(threads, "the store has a schedule for none of its tasks".to_owned()),
+        Ok(None) => left(threads, "the store has no schedule for its tasks".to_owned()),
         Err(failure) => left(threads, failure.message().to_owned()),
     };
     seen.into_iter().map(compared).collect()
@@ -108,7 +108,7 @@ fn on_threads(whole: &mut PreparedModel, store: &Path) -> Result<Option<Report>>
     if best.found() == 0 {
         return Ok(None);
     }
-    let wanted = Wanted { variants: &[Way::Default, Way::Best], best: Some(&best), plan: None };
+    let wanted = ComparisonRequest { variants: &[Way::Default, Way::Best], best: Some(&best), plan: None };
     let variants = compare::make(&wanted, whole)?;
     compare::time(variants, ROUNDS, whole).map(Some)
 }

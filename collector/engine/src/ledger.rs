@@ -6,7 +6,7 @@ use crate::failure::chain;
 use crate::observer::Observer;
 use crate::repeat::Repeat;
 use crate::stores::note_damage;
-use datasets::store::Taken;
+use datasets::store::TakenClaim;
 use datasets::{Claims, Journal, Key, Keys, Origin, Outcome, Record, Result, SealOptions, Store};
 use measure::host::command::own_command;
 use std::collections::{BTreeSet, HashSet};
@@ -108,7 +108,7 @@ impl<'a> Ledger<'a> {
             None => self.claims.insert(self.store.claims()?),
         };
         let keys: Vec<Key> = wanted.iter().map(|visit| visit.key).collect();
-        let Taken { held, holders, has_news } = claims.take(&keys)?;
+        let TakenClaim { held, holders, has_news } = claims.take(&keys)?;
         // The keys are read after the claim: whatever other processes finish from now on, they had
         // claimed before. A holder may also have ended since the last claim, which is not reported
         // as news.

@@ -76,9 +76,7 @@ pub fn describe(losses: &[Loss], retry_faults: i64) -> String {
     }
     let is_fault = |loss: &&Loss| [Outcome::Crashed.name(), Outcome::TimedOut.name()].contains(&loss.outcome);
     if retry_faults > 0 && losses.iter().any(|loss| is_fault(&loss)) {
-        text.push_str(&format!(
-            "crashed and timed-out ones are tried again by the same command, {retry_faults} times\n"
-        ));
+        text.push_str(&format!("the same command retries crashed and timed-out attempts, {retry_faults} times\n"));
     }
     text
 }

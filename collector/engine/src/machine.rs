@@ -20,7 +20,7 @@ use worker::Fault;
 
 /// Hint for a TVM that cannot be used.
 pub const SETUP_HINT: &str =
-    "run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing";
+    "run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing";
 
 /// Returns the CPUs that this process may use, in the order in which runs use them: a run on n
 /// threads uses the first n.
@@ -85,16 +85,14 @@ pub fn exclusive(wait_seconds: u64, observer: &dyn Observer) -> Result<Exclusive
     let mut waits = |busy: &ExclusiveError| observer.note(format!("{busy}; waiting up to {wait_seconds} s for it"));
     let patience = Duration::from_secs(wait_seconds);
     Exclusive::take(&exclusive::folder(), &allowed_cpus()?, patience, &mut waits).map_err(|error| match error {
-        ExclusiveError::Busy { .. } => Failure::environment(error).with_hint(
-            "wait for it with `--wait SECONDS`, or give each process CPUs of its own, as `taskset -c 0-3` does",
-        ),
+        ExclusiveError::Busy { .. } => Failure::environment(error)
+            .with_hint("wait for it with `--wait SECONDS`, or run each process on separate CPUs with `taskset -c 0-3`"),
         ExclusiveError::Night { .. } | ExclusiveError::Folder { .. } => Failure::environment(error),
     })
 }
 
 /// Hint for a library worker that cannot be used.
-const LIBRARY_HINT: &str = "run `scripts/setup --torch`, which fetches PyTorch's library, then `scripts/opcollect`, \
-                            which builds with it from then on; docs/guide/torch.md says more";
+const LIBRARY_HINT: &str = "run `scripts/setup --torch`, which installs PyTorch's library, then `scripts/opcollect`, which builds with it; see docs/guide/torch.md";
 
 /// Returns the versions of the library that computes some of the tasks, or none if no task needs
 /// it. Fails if the library's worker is needed but was not built.
@@ -126,8 +124,8 @@ pub fn refuse_library(tasks: &[PlannedTask]) -> Result<()> {
     if tasks.iter().all(|planned| planned.partner.is_none()) {
         return Ok(());
     }
-    Err(Failure::usage("`build` makes artifacts of compiled code, and some of the tasks belong to a library")
-        .with_hint("leave out `--backend torch` and partners in `--target`; a library needs no artifacts"))
+    Err(Failure::usage("`build` needs compiled code for all tasks, and a library computes some")
+        .with_hint("remove `--backend torch` and partners in `--target`; a library needs no artifacts"))
 }
 
 /// Returns the target of `--backend torch`.
@@ -204,7 +202,7 @@ fn try_target(target: &Target, bench: &mut dyn Bench) -> Result<()> {
             Err(Failure::usage(format!("cannot compile for this target: {why}")))
         }
         Some(Build::Fault(fault)) => Err(Failure::usage(format!("cannot compile for this target: {fault}"))),
-        None => Err(Failure::environment("a build gave no answer")),
+        None => Err(Failure::environment("a builder returned no result")),
     }
 }
 

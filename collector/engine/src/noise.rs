@@ -102,7 +102,7 @@ impl NoiseReport {
         format!(
             "noise floor of {} over {} s\n{}\nwithin a visit: half-width of the interval that samples of one visit give; between visits: \
              standard deviation of their medians\ndifferences below {} between two measurements of three visits each are noise here; \
-             docs/guide/measuring.md says how to lower it",
+             docs/guide/measuring.md describes how to lower it",
             self.host,
             self.seconds,
             table.on(paper),

@@ -1,6 +1,6 @@
 //! Notes and progress that the engine reports while it works. The engine itself prints nothing.
 
-use crate::campaign::Event;
+use crate::campaign::CampaignEvent;
 use datasets::store::{Status, Telling};
 
 /// Receives notes and progress.
@@ -23,7 +23,7 @@ pub trait Observer {
 /// Progress of one pass over attempts.
 pub trait Progress {
     /// Receives an event.
-    fn hear(&mut self, event: &Event<'_>);
+    fn hear(&mut self, event: &CampaignEvent<'_>);
 
     /// Ends the report.
     fn finish(self: Box<Self>);

@@ -41,7 +41,7 @@ pub fn write_trace(
     let written = write(output, fill)?;
     if written.left_out > 0 {
         let left_out = written.left_out;
-        observer.note(format!("`{place}` is as long as `--trace-mib` allows; {left_out} events are left out"));
+        observer.note(format!("`{place}` has the size limit of `--trace-mib`; {left_out} events were omitted"));
     }
     Ok(written)
 }

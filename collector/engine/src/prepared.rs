@@ -3,15 +3,15 @@
 
 use crate::bases::bases;
 use crate::boards::{self, BoardOptions, Standing};
-use crate::campaign::Event;
+use crate::campaign::CampaignEvent;
 use crate::campaign::choices::{AttentionChoice, Executor};
 use crate::campaign::config::{Config, ModelRequest};
 use crate::campaign::graphs::{self, LoadedModels};
 use crate::failure::{Failure, chain};
-use crate::given::{self, InputFiles};
+use crate::input_files::{self, InputFiles};
 use crate::network::record::Attempt;
 use crate::network::simulated::{self, Simulator};
-use crate::network::{self, Best, Comparison, Made, NetworkError};
+use crate::network::{self, Best, BuiltModel, Comparison, NetworkError};
 use crate::observer::Observer;
 use crate::runs::{After, Runs};
 use crate::stores::{failed, left_out_note, open};
@@ -58,7 +58,7 @@ pub struct PreparedModel {
 }
 
 /// Request to prepare a model.
-pub struct Asked<'a> {
+pub struct PreparationRequest<'a> {
     /// Configuration with exactly one model.
     pub config: Config,
     /// Cache of models that were read before.
@@ -89,7 +89,7 @@ pub enum On<'a> {
 
 impl PreparedModel {
     /// Prepares the model of a request. Its inputs are written to a file.
-    pub fn of(asked: Asked<'_>) -> Result<PreparedModel> {
+    pub fn of(asked: PreparationRequest<'_>) -> Result<PreparedModel> {
         let request = only(&asked.config)?.clone();
         refuse_sweeps(&asked.config, "`model` runs one model at one size")?;
         let is_on_gpu = asked.config.kind().runs_on_gpu();
@@ -118,7 +118,7 @@ impl PreparedModel {
         refuse_too_large(&request, &graph, runs.config.limits.run_memory_mib)?;
         let mut inputs =
             reference::graph_inputs(&graph, runs.config.seed).map_err(|error| Failure::usage(chain(&error)))?;
-        given::take(asked.inputs, &names(&graph), &mut inputs)?;
+        input_files::take(asked.inputs, &names(&graph), &mut inputs)?;
         let constants = reference::constants(&graph).map_err(|error| Failure::usage(chain(&error)))?;
         let expected = if asked.is_checked {
             let expected = reference::evaluate_graph_with(&graph, &constants, &inputs);
@@ -146,11 +146,11 @@ impl PreparedModel {
         &mut self,
         folder: &Path,
         choose: &dyn Fn(&Task) -> Schedule,
-    ) -> std::result::Result<Made, NetworkError> {
+    ) -> std::result::Result<BuiltModel, NetworkError> {
         let mut progress = self.runs.observer.begin(self.plan.tasks.len(), None);
         let signal = Arc::clone(&self.runs.signal);
         let mut goes_on = || {
-            progress.hear(&Event::Built);
+            progress.hear(&CampaignEvent::Built);
             signal.load(Ordering::Relaxed) == 0
         };
         let mut numbers = Numbers::of(&self.graph, &self.constants);
@@ -186,7 +186,7 @@ impl PreparedModel {
         let threads = self.runs.cpus.len();
         let plural = if threads == 1 { "" } else { "s" };
         let note =
-            |lacking| format!("of the best schedules in `{}` on {threads} thread{plural}, {lacking}", store.display());
+            |lacking| format!("for the best schedules in `{}` on {threads} thread{plural}: {lacking}", store.display());
         let notes = best.lacking().map(note).into_iter().chain(left_out_note(best.left_out())).chain(best.foreign());
         self.runs.observer.notes(&notes.collect::<Vec<_>>());
         Ok(best)
@@ -198,7 +198,7 @@ impl PreparedModel {
     }
 
     fn read_best(&mut self, store: &Path, all_versions: bool) -> Result<Best> {
-        let contest = Json::new(&network::in_place::turn()).map_err(Failure::environment)?;
+        let contest = Json::new(&network::in_network::turn()).map_err(Failure::environment)?;
         let now = self.base()?;
         let network = calls_hash(&self.graph, &self.plan);
         let on = (&self.target, self.runs.cpus.len());
@@ -245,11 +245,11 @@ impl PreparedModel {
     ) -> Result<Vec<Record>> {
         let attempt = self.attempt((schedules, source), method);
         let network = network::record::of_attempt(&attempt, base).map_err(Failure::environment)?;
-        network::in_place::of_attempt(&attempt, &network, plan, base).map_err(Failure::environment)
+        network::in_network::of_attempt(&attempt, &network, plan, base).map_err(Failure::environment)
     }
 
     /// Completes the profile that a runner measured with facts about the model.
-    pub fn profile(&self, seen: Profile, made: &Made, peaks: &Peaks) -> Result<Profile> {
+    pub fn profile(&self, seen: Profile, made: &BuiltModel, peaks: &Peaks) -> Result<Profile> {
         let built = network::profile::Built { graph: &self.graph, plan: &self.plan, made };
         network::profile::complete(seen, &built, self.runs.cpus.len(), peaks).map_err(not_built)
     }
@@ -305,7 +305,7 @@ impl PreparedModel {
         let of_source = if is_drawn(&self.source) { None } else { readers::onnx::write(&self.source).ok() };
         let bytes = of_source
             .map_or_else(|| readers::onnx::write(&self.graph), Ok)
-            .map_err(|error| Failure::usage(format!("this model cannot be an ONNX file: {}", chain(&error))))?;
+            .map_err(|error| Failure::usage(format!("this model has no ONNX representation: {}", chain(&error))))?;
         fs::write(folder.join(runtimes::MODEL), bytes).map_err(Failure::environment)
     }
 
@@ -315,7 +315,7 @@ impl PreparedModel {
         let refused = |error: models::Error| Failure::usage(chain(&error));
         let Some(path) = self.request.onnx_file().map_err(|error| Failure::usage(chain(&error)))? else {
             return Err(Failure::usage(format!("`{}` is not an ONNX file", self.request.label()))
-                .with_hint("`--variant onnxruntime` writes any model as one"));
+                .with_hint("`--variant onnxruntime` exports any model to ONNX"));
         };
         let name = path.display().to_string();
         let bytes = readers::onnx::read(&path).map_err(refused)?;
@@ -412,8 +412,10 @@ fn on_board(
 pub fn only(config: &Config) -> Result<&ModelRequest> {
     match config.models.as_slice() {
         [one] => Ok(one),
-        several => Err(Failure::usage(format!("one model at one size is run, {} were named", several.len()))
-            .with_hint("give one `--modelname`, and at most one `--batchsize`, `--sequence` and `--phase`")),
+        several => {
+            Err(Failure::usage(format!("exactly one model with one size is needed, {} were given", several.len()))
+                .with_hint("give one `--modelname`, and at most one `--batchsize`, `--sequence` and `--phase`"))
+        }
     }
 }
 
@@ -424,11 +426,11 @@ fn refuse_too_large(request: &ModelRequest, graph: &Graph, run_memory_mib: u64) 
     match bytes > run_memory_mib.saturating_mul(1 << 20) {
         false => Ok(()),
         true => Err(Failure::environment(format!(
-            "the constants of `{}` take {} MiB, and a runner may take {run_memory_mib} MiB",
+            "the constants of `{}` take {} MiB, and the limit of a runner is {run_memory_mib} MiB",
             request.label(),
             bytes.div_ceil(1 << 20),
         ))
-        .with_hint("raise `run_memory_mib` in `[limits]` of a `--config`, where the machine has as much")),
+        .with_hint("raise `run_memory_mib` in `[limits]` of a `--config`, if the machine has that much")),
     }
 }
 
@@ -439,7 +441,7 @@ pub fn not_built(error: NetworkError) -> Failure {
 
 /// Returns the error for targets that are not CPUs.
 pub fn not_on_cpus() -> Failure {
-    Failure::usage("on GPUs this version only runs whole models")
+    Failure::usage("on GPUs this version can only run whole models")
         .with_hint("give `--target llvm`, or use `opcollect model run`")
 }
 
@@ -467,8 +469,8 @@ pub fn cut(graph: &Graph, config: &Config) -> Result<(Graph, Plan)> {
     let (graph, plan) = cuts.into_iter().next().expect("a graph is cut in at least one way");
     match plan.tasks.iter().find_map(|one| one.partner.as_ref()) {
         Some(partner) => {
-            Err(Failure::usage(format!("`{partner}` computes tasks of this model, and has no code to run"))
-                .with_hint("leave out `--backend` and partners in `--target`"))
+            Err(Failure::usage(format!("`{partner}` computes tasks of this model, which have no compiled code"))
+                .with_hint("remove `--backend` and partners in `--target`"))
         }
         None => Ok((graph, plan)),
     }
@@ -488,7 +490,7 @@ pub fn each<T>(
     observer: &Rc<dyn Observer>,
     mut on: impl FnMut(&mut PreparedModel, usize) -> Result<T>,
 ) -> Vec<(usize, Result<T>)> {
-    let whole = PreparedModel::of(Asked {
+    let whole = PreparedModel::of(PreparationRequest {
         config: Config { models: vec![model.clone()], ..config.clone() },
         models,
         threads: config.threads.iter().copied().max(),

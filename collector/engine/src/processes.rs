@@ -57,7 +57,7 @@ pub fn run_for_output(
         return Ok(output);
     }
     let errors = String::from_utf8_lossy(&errors);
-    let why = errors.lines().find(|line| !line.is_empty()).unwrap_or("it did not say why");
+    let why = errors.lines().find(|line| !line.is_empty()).unwrap_or("no reason was given");
     Err(ProcessError::Ended(why.to_owned()))
 }
 
@@ -68,7 +68,7 @@ fn wait(child: &mut Child, limits: &ProcessLimits<'_>) -> Result<ExitStatus, Pro
             return Ok(status);
         }
         if limits.signal.load(Ordering::Relaxed) != 0 {
-            return Err(ProcessError::Ended("a signal asked to stop".to_owned()));
+            return Err(ProcessError::Ended("stopped by a signal".to_owned()));
         }
         if start.elapsed() > limits.deadline {
             return Err(ProcessError::Ended(format!("no answer within {} s", limits.deadline.as_secs())));
@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(output, b"in 1234567");
         let why = |script: &str| shell(script, Duration::from_secs(20)).err().map(|error| error.to_string());
         assert_eq!(why("echo; echo why >&2; echo more >&2; exit 1").as_deref(), Some("why"));
-        assert_eq!(why("exit 1").as_deref(), Some("it did not say why"));
+        assert_eq!(why("exit 1").as_deref(), Some("no reason was given"));
         let start = Instant::now();
         let error = shell("exec sleep 60", Duration::from_millis(200)).err().map(|error| error.to_string());
         assert_eq!(error.as_deref(), Some("no answer within 0 s"));

@@ -5,11 +5,11 @@ use crate::appearing::Appearing;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{Config, Settings};
 use crate::failure::{Failure, chain};
-use crate::given::{self, InputFiles};
-use crate::network::portable::{self, Found, Portable};
-use crate::network::{self, Best, Comparison, Made};
+use crate::input_files::{self, InputFiles};
+use crate::network::portable::{self, FoundSets, Portable};
+use crate::network::{self, Best, BuiltModel, Comparison};
 use crate::observer::Observer;
-use crate::prepared::{Asked, On, PreparedModel, not_built};
+use crate::prepared::{On, PreparationRequest, PreparedModel, not_built};
 use crate::runs::{PROGRAM, Runs, method};
 use crate::{Result, machine};
 use executor::Program;
@@ -63,7 +63,7 @@ pub fn build_program(
     options: &ProgramOptions<'_>,
     observer: Rc<dyn Observer>,
 ) -> Result<BuiltProgram> {
-    let mut whole = PreparedModel::of(Asked {
+    let mut whole = PreparedModel::of(PreparationRequest {
         config,
         models,
         threads: options.threads,
@@ -99,7 +99,7 @@ pub fn build_program(
 }
 
 /// Returns the metadata by which machines without the model run a program.
-fn describe(whole: &mut PreparedModel, made: &Made) -> Result<Portable> {
+fn describe(whole: &mut PreparedModel, made: &BuiltModel) -> Result<Portable> {
     let object = made.artifacts.first().map_or(&[][..], |artifact| &artifact.object);
     let mut used: Vec<String> = made.artifacts.iter().flat_map(|artifact| artifact.instruction_sets.clone()).collect();
     used.sort();
@@ -161,9 +161,9 @@ pub struct ProgramRun {
 
 /// Runs the program in a folder.
 pub fn run_program(folder: &Path, options: ProgramRunOptions<'_>, observer: Rc<dyn Observer>) -> Result<ProgramRun> {
-    let Found { portable, program, expected } = portable::read(folder).map_err(|error| {
+    let FoundSets { portable, program, expected } = portable::read(folder).map_err(|error| {
         Failure::usage(chain(&error))
-            .with_hint("make the folder with `opcollect model build --out`, and copy all of it")
+            .with_hint("create the folder with `opcollect model build --out`, and copy all of it")
     })?;
     let flags = cpu_flags();
     if let Some(why) = portable.lacking(std::env::consts::ARCH, &|name| flags.contains(name)) {
@@ -178,11 +178,11 @@ pub fn run_program(folder: &Path, options: ProgramRunOptions<'_>, observer: Rc<d
     let mut inputs = reference::drawn_inputs(types.zip(portable.draws.iter().copied()), seed)
         .map_err(|error| Failure::usage(chain(&error)))?;
     let names: Vec<&str> = program.inputs.iter().map(|port| port.name.as_str()).collect();
-    given::take(given, &names, &mut inputs)?;
+    input_files::take(given, &names, &mut inputs)?;
     let has_expected_inputs = seed == portable.seed && given.is_nothing();
     if expected.is_some() && !has_expected_inputs {
         let known = portable.seed;
-        observer.note(format!("outputs are not compared: the folder has those of inputs that seed {known} draws"));
+        observer.note(format!("outputs are not compared: the expected outputs of the folder are for seed {known}"));
     }
     let mut runs = Runs::new(config, threads, Rc::clone(&observer))?;
     runs.give(&inputs)?;

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use crate::observer::Observer;
 use crate::stores::{failed, note_damage, open};
 use capture::trace::bounds::bound_memory;
-use capture::trace::{Answer, Bounds, Error, ask_in_time};
+use capture::trace::{Answer, Error, QueryBounds, ask_in_time};
 use datasets::{COLUMNS, Cell, Choose, Column, Kind, Record};
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
@@ -20,7 +20,13 @@ pub struct QueryReport {
 }
 
 /// Runs one SQL statement over the table `records` within limits of time and memory.
-pub fn query(store: &Path, sql: &str, choose: Choose, bounds: Bounds, observer: &dyn Observer) -> Result<QueryReport> {
+pub fn query(
+    store: &Path,
+    sql: &str,
+    choose: Choose,
+    bounds: QueryBounds,
+    observer: &dyn Observer,
+) -> Result<QueryReport> {
     let records = open(store)?.records(choose).map_err(failed)?;
     note_damage(records.damage(), observer);
     let has_damage = !records.damage().is_empty();
@@ -42,7 +48,7 @@ pub(crate) fn query_failure(error: Error, tables: &'static str, memory: &'static
         Error::Query(_) | Error::Refused { .. } => tables,
         Error::Late { .. } => "narrow it with `where` or `limit`, or give more time with `--seconds`",
         Error::Memory { .. } => memory,
-        Error::Long { .. } => "narrow it with `where` or `limit`, or sum up with `group by`",
+        Error::Long { .. } => "narrow it with `where` or `limit`, or aggregate with `group by`",
         _ => return Failure::usage(error),
     };
     Failure::usage(error).with_hint(hint)

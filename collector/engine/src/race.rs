@@ -7,7 +7,7 @@ use crate::observer::Observer;
 use crate::{Result, machine};
 use bench::{Bench, Build, Versions, Workers};
 use job::space::Schedule;
-use job::{BuildJob, Lane, RaceJob, RunReply, TogetherJob, TogetherReply, What};
+use job::{BuildJob, RaceJob, RaceLane, RunReply, TogetherJob, TogetherReply, What};
 use measure::host::Facts;
 use measure::{Course, Ratio, Together};
 use models::{Fuse, Task};
@@ -54,7 +54,7 @@ impl ChosenOperator {
     fn read(&self) -> Result<(Task, Schedule)> {
         let task = self.operator.task()?;
         let schedule = Schedule::from_json(self.schedule.get())
-            .map_err(|error| Failure::usage(format!("`{}` has no schedule of ours: {error}", self.operator)))?;
+            .map_err(|error| Failure::usage(format!("`{}` has no valid schedule: {error}", self.operator)))?;
         Ok((task, schedule))
     }
 }
@@ -163,16 +163,16 @@ fn build(choice: &Choice, target: &Target, workers: &mut Workers) -> Result<(Vec
 }
 
 /// Returns the lanes of both variants.
-fn ways(choice: &Choice, mut codes: Vec<What>, cpus: &[usize]) -> Vec<Vec<Lane>> {
+fn ways(choice: &Choice, mut codes: Vec<What>, cpus: &[usize]) -> Vec<Vec<RaceLane>> {
     let in_turns = codes.split_off(choice.together.len());
     let mut next = 0;
     let lane = |(what, operator): (What, &ChosenOperator)| {
         let cores = operator.cores.unwrap_or(1);
         next += cores;
-        Lane { codes: vec![what], cpus: cpus[next - cores..next].to_vec() }
+        RaceLane { codes: vec![what], cpus: cpus[next - cores..next].to_vec() }
     };
     let together = codes.into_iter().zip(&choice.together).map(lane).collect();
-    vec![together, vec![Lane { codes: in_turns, cpus: cpus[..choice.threads].to_vec() }]]
+    vec![together, vec![RaceLane { codes: in_turns, cpus: cpus[..choice.threads].to_vec() }]]
 }
 
 fn run(job: TogetherJob, deadline: Duration, workers: &mut Workers) -> Result<Vec<Course>> {

@@ -6,7 +6,7 @@ use crate::network;
 use crate::observer::Observer;
 use crate::{Result, machine};
 use bench::Bench;
-use job::listing::CodeWishes;
+use job::listing::CodeRequests;
 use job::{Engine, Measured, NetworkJob, RunReply};
 use measure::counters::CounterRequest;
 use measure::{Measurement, Method, Plan};
@@ -36,7 +36,7 @@ pub fn method(config: &Config) -> Method {
 pub(crate) fn measurement(reply: std::result::Result<RunReply, Fault>) -> std::result::Result<Box<Measured>, String> {
     match reply {
         Ok(RunReply::Measured(measured)) => Ok(measured),
-        Ok(RunReply::WrongResult(check)) => Err(format!("wrong result, off by {:.3e}", check.max_abs_error)),
+        Ok(RunReply::WrongResult(check)) => Err(format!("wrong result, differs by {:.3e}", check.max_abs_error)),
         Ok(RunReply::Failed(why) | RunReply::Unsupported(why)) => Err(why),
         Ok(RunReply::Profiled(_)) => Err("the runner returned a profile instead of a time".to_owned()),
         Ok(RunReply::Together(_)) => Err("the runner returned a co-run instead of a time".to_owned()),
@@ -129,7 +129,7 @@ impl Runs {
             method,
             counters: count,
             profile: None,
-            code: CodeWishes::default(),
+            code: CodeRequests::default(),
         }
     }
 
@@ -175,7 +175,7 @@ impl Runs {
             Ok(RunReply::Failed(why)) => Err(Failure::environment(format!("the model did not run: {why}"))),
             Ok(other) => Err(Failure::environment(format!("the model did not run: {other:?}"))),
             Err(fault @ Fault::TimedOut { .. }) => Err(Failure::environment(format!("the model did not run: {fault}"))
-                .with_hint("loading it belongs to the time; raise `run_seconds` in `[limits]` of a `--config`")),
+                .with_hint("the time includes loading; raise `run_seconds` in `[limits]` of a `--config`")),
             Err(fault) => Err(Failure::environment(format!("the model did not run: {fault}"))),
         }
     }

@@ -10,7 +10,7 @@ use crate::campaign::{Campaign, Config, PlannedModule, PlannedTask, planned_modu
 use crate::collection::{Collected, Collection};
 use crate::failure::{Failure, chain};
 use crate::ifcompare::{self, Compared};
-use crate::in_place::InPlace;
+use crate::in_network::InPlace;
 use crate::observer::Observer;
 use crate::repeat::{Repeat, RepeatOptions, WantedCounters};
 use crate::stores::open_store;
@@ -78,7 +78,7 @@ pub struct Session {
 }
 
 /// The machine of a session, and the bench that runs code on it.
-struct Opened {
+struct OpenedSession {
     target: Target,
     on: Standing,
     versions: Versions,
@@ -93,10 +93,10 @@ impl Session {
         let Resolved { config, loaded } = resolved;
         let chooses = options.repeat.again || !options.repeat.unless_agree.is_empty() || options.repeat.keys.is_some();
         if config.tune.is_some() && chooses {
-            return Err(Failure::usage(
-                "`--again`, `--keys` and `--unless-agree` are for a sweep, and this is a search",
-            )
-            .with_hint("a search measures its best few again by itself; to start anew, give another `--store`"));
+            return Err(Failure::usage("`--again`, `--keys` and `--unless-agree` apply to a sweep, not to a search")
+                .with_hint(
+                    "a search measures its best schedules again by itself; to start again, give another `--store`",
+                ));
         }
         let mut repeat = Repeat { counters: WantedCounters::of(&config), ..Repeat::new(&options.repeat)? };
         let tasks = planned_tasks(&config, &loaded).map_err(|error| Failure::usage(chain(&error)))?;
@@ -216,7 +216,7 @@ fn open_machine(
     loaded: &LoadedModels,
     options: &SessionOptions<'_>,
     observer: &dyn Observer,
-) -> Result<Opened> {
+) -> Result<OpenedSession> {
     let mut workers = machine::workers(&config.limits)?;
     if options.compares {
         ifcompare::refuse(config, tasks, modules, options.shard.is_some())?;
@@ -225,8 +225,8 @@ fn open_machine(
     observer.notes(&notes(config, loaded).map_err(|error| Failure::usage(chain(&error)))?);
     let (target, on) = match (options.board, config.backend) {
         (Some(_), _) if options.compares => {
-            return Err(Failure::usage("`--ifcompare` runs whole models on this machine, and a board was named")
-                .with_hint("leave it out; `opcollect model run` takes the flags of a board, too"));
+            return Err(Failure::usage("`--ifcompare` runs whole models on this machine, not on a board")
+                .with_hint("remove it; `opcollect model run` supports boards"));
         }
         (Some((access, wanted)), _) => boards::look(access, wanted, config, &mut workers)?,
         (None, Backend::Tvm) => (machine::target(&config.target, &mut workers)?, Standing::here()?),
@@ -244,7 +244,7 @@ fn open_machine(
         Some(board) => Box::new(Boards::new(workers, &board.fleet).map_err(Failure::environment)?),
         None => Box::new(workers),
     };
-    Ok(Opened { target, on, versions, bench, exclusive })
+    Ok(OpenedSession { target, on, versions, bench, exclusive })
 }
 
 /// Connects to the core on a board's fabric, or simulates one. Nothing is measured on this machine,
@@ -255,14 +255,14 @@ fn open_core(
     loaded: &LoadedModels,
     options: &SessionOptions<'_>,
     observer: &dyn Observer,
-) -> Result<Opened> {
+) -> Result<OpenedSession> {
     if options.compares {
-        return Err(Failure::usage("`--ifcompare` runs whole models, and a simulated core runs operators alone"));
+        return Err(Failure::usage("`--ifcompare` runs whole models, and a simulated core only runs operators"));
     }
     let target = config.kind().parse(&config.target).map_err(Failure::usage)?;
     let fabric = Fabric::read(&config.target).map_err(Failure::usage)?;
     if tasks.is_empty() {
-        return Err(Failure::usage("no task of these models is one that the core computes")
+        return Err(Failure::usage("the core computes no task of these models")
             .with_hint("`opcollect tasks` without `--target pynq` lists them"));
     }
     let (bench, on): (Box<dyn Bench>, Standing) = match options.board {
@@ -276,5 +276,5 @@ fn open_core(
         observer.notes(&simulated_note(config).into_iter().collect::<Vec<_>>());
     }
     observer.notes(&notes(config, loaded).map_err(|error| Failure::usage(chain(&error)))?);
-    Ok(Opened { target, on, versions: Versions::new(), bench, exclusive: None })
+    Ok(OpenedSession { target, on, versions: Versions::new(), bench, exclusive: None })
 }

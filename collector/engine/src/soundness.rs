@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub fn wrong_schedule(record: &Record) -> Option<String> {
     let text = record.schedule.as_ref()?;
     let is_named = |hash: String| record.schedule_hash.as_ref().is_none_or(|named| *named == hash);
-    const OTHER: &str = "its schedule is not the one that its `schedule_hash` names";
+    const OTHER: &str = "its schedule does not match its `schedule_hash`";
     if record.is_network() {
         let schedules: BTreeMap<String, Schedule> = match text.to() {
             Ok(schedules) => schedules,
@@ -29,7 +29,7 @@ pub fn wrong_schedule(record: &Record) -> Option<String> {
     }
     // Rows from before this column was introduced have no value.
     let is_other = record.moves_hash.is_some() && record.moves_hash != schedule.moves_hash();
-    is_other.then(|| "its moves are not those that its `moves_hash` names".to_owned())
+    is_other.then(|| "its moves do not match its `moves_hash`".to_owned())
 }
 
 #[cfg(test)]
@@ -70,11 +70,11 @@ mod tests {
         check(&of(&drawn("sum")), expect!["sound"]);
         check(
             &Record { schedule: json(&template.replace('4', "8")), ..of(template) },
-            expect!["its schedule is not the one that its `schedule_hash` names"],
+            expect!["its schedule does not match its `schedule_hash`"],
         );
         // Both have the same seed, so the hash of the sampled schedule is the same.
         let exchanged = Record { schedule: json(&drawn("other")), ..of(&drawn("sum")) };
-        check(&exchanged, expect!["its moves are not those that its `moves_hash` names"]);
+        check(&exchanged, expect!["its moves do not match its `moves_hash`"]);
         check(&Record { moves_hash: None, ..exchanged }, expect!["sound"]);
     }
 

@@ -26,7 +26,7 @@ pub fn refuse_others(config: &Config, store: &Store) -> Result<()> {
                 "store `{root}` has this search in version {version} of the schedule spaces, and this program has version {VERSION}"
             );
             return Err(Failure::usage(message).with_hint(
-                "give another `--store`, or change the search, such as its `--trials`: what is known is then heard all the same",
+                "give another `--store`, or change the search, such as its `--trials`: known records are used all the same",
             ));
         }
     }

@@ -22,7 +22,7 @@ const STREAMS: usize = 4;
 pub fn read(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
     let unreadable = |why: &dyn std::fmt::Display| {
         Failure::usage(format!("cannot read the plan `{}`: {why}", path.display()))
-            .with_hint("make one with `oppredict plan --model M --data STORE --out FILE`")
+            .with_hint("create one with `oppredict plan --model M --data STORE --out FILE`")
     };
     let mut text = Vec::new();
     let file = File::open(path).map_err(|error| unreadable(&error))?;
@@ -33,8 +33,7 @@ pub fn read(path: &Path, whole: &PreparedModel) -> Result<StagePlan> {
     let stages: StagePlan = serde_json::from_slice(&text).map_err(|error| unreadable(&error))?;
     let is_on_gpu = whole.target.kind.runs_on_gpu();
     let (cores, machine, hint) = if is_on_gpu {
-        let hint = "plans of `oppredict` are made of times of processors; give `--parallel stream`, or a plan for this \
-                    model that names no `host_class`";
+        let hint = "plans of `oppredict` are for CPUs; give `--parallel stream`, or a plan for this model without `host_class`";
         (stages.cores, "a GPU".to_owned(), hint)
     } else {
         let hint = "plan again for this model, machine and number of threads with `oppredict plan`";

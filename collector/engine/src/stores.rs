@@ -39,7 +39,7 @@ pub fn note_damage(damage: &[Damage], observer: &dyn Observer) {
 pub fn note_torn(torn: &[TornTail], observer: &dyn Observer) {
     let text = |torn: &TornTail| {
         let name = torn.journal.display();
-        format!("`{name}` ended in an unfinished line of {} bytes, of the attempt in flight", torn.bytes)
+        format!("`{name}` ended with an unfinished line of {} bytes, from an interrupted attempt", torn.bytes)
     };
     observer.notes(&torn.iter().map(text).collect::<Vec<_>>());
 }
@@ -85,7 +85,7 @@ pub fn verify(store: &Path, has_quarantine: bool) -> Result<StoreCheck> {
 
 /// Returns a note on the number of times that were left out because of their versions, if there are any.
 pub fn left_out_note(left_out: usize) -> Option<String> {
-    (left_out > 0).then(|| format!("{left_out} times of other versions are left out; `--all-versions` uses them, too"))
+    (left_out > 0).then(|| format!("{left_out} times of other versions were skipped; `--all-versions` includes them"))
 }
 
 /// Adds rows to a store, which is created if needed. They are imported as one table, because a

@@ -5,11 +5,11 @@ use crate::campaign::record::now_us;
 use crate::failure::Failure;
 use crate::observer::Observer;
 use crate::stores::{modified_us, take_over};
-use capture::tpu::capture::{Request, Taken, take};
-use capture::tpu::compare::{Comparison, compare};
-use capture::tpu::import::{self, Per, Provenance};
+use capture::tpu::capture::{CommandRun, Request, take};
+use capture::tpu::compare::{CaptureComparison, compare};
+use capture::tpu::import::{self, CaptureProvenance, Per};
 use capture::tpu::loss::Losses;
-use capture::tpu::summary::Summary;
+use capture::tpu::summary::CaptureSummary;
 use capture::tpu::view::{self, Outputs};
 use capture::tpu::{self, Reading, Timeline};
 use datasets::store::ImportReport;
@@ -23,7 +23,7 @@ pub fn read(input: &Path, reading: &Reading) -> Result<Timeline> {
 /// Writes the outputs of a capture into a folder, and returns their names.
 pub fn write(
     timeline: &mut Timeline,
-    summary: Option<&Summary>,
+    summary: Option<&CaptureSummary>,
     folder: &Path,
     outputs: &Outputs<'_>,
 ) -> Result<Vec<String>> {
@@ -45,7 +45,7 @@ pub struct ImportOptions<'a> {
 /// Adds the operators of a capture to a store.
 pub fn import(input: &Path, options: &ImportOptions<'_>) -> Result<(ImportReport, Losses)> {
     let timeline = read(input, &Reading { tiu_mhz: options.tiu_mhz, compat: false })?;
-    let provenance = Provenance {
+    let provenance = CaptureProvenance {
         taken_at_us: modified_us(&timeline.directory.join("global.profile")),
         host: options.host.unwrap_or("unknown").to_owned(),
         run_id: format!("tpu-import-{}", now_us()),
@@ -57,7 +57,7 @@ pub fn import(input: &Path, options: &ImportOptions<'_>) -> Result<(ImportReport
 }
 
 /// Compares two captures of the same work. Also returns the skipped parts of each.
-pub fn diff(before: &Path, after: &Path, tiu_mhz: Option<f64>) -> Result<(Comparison, [Losses; 2])> {
+pub fn diff(before: &Path, after: &Path, tiu_mhz: Option<f64>) -> Result<(CaptureComparison, [Losses; 2])> {
     let reading = Reading { tiu_mhz, compat: false };
     let (before, after) = (read(before, &reading)?, read(after, &reading)?);
     Ok((compare(&before, &after), [before.losses, after.losses]))
@@ -65,7 +65,7 @@ pub fn diff(before: &Path, after: &Path, tiu_mhz: Option<f64>) -> Result<(Compar
 
 /// Runs a command with profiling enabled in a folder, and returns the captures that it wrote, at
 /// least one.
-pub fn capture(request: &Request, folder: &Path, command: &[String], observer: &dyn Observer) -> Result<Taken> {
+pub fn capture(request: &Request, folder: &Path, command: &[String], observer: &dyn Observer) -> Result<CommandRun> {
     let taken = take(request, folder, command).map_err(failed)?;
     if !taken.status.success() {
         observer.note(format!("`{}` ended with {}", command.join(" "), taken.status));

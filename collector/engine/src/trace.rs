@@ -8,11 +8,11 @@ use crate::packing;
 use crate::query::query_failure;
 use crate::report::styled::{Style, StyledTable};
 use crate::stores::{modified_us, take_over};
-use capture::events::check::{self, Report};
+use capture::events::check::{self, CheckReport};
 use capture::events::convert::{self, Align, Part};
 use capture::events::held::{self, Trace};
-use capture::events::{self, Found};
-use capture::trace::{self, Answer, Bounds};
+use capture::events::{self, FoundEvent};
+use capture::trace::{self, Answer, QueryBounds};
 use capture::writer::sink::{Format, Written};
 use datasets::output::Output;
 use datasets::store::ImportReport;
@@ -47,7 +47,7 @@ pub struct OperatorSums {
     /// Counts of the reader.
     pub table: StyledTable,
     /// Counts of the reader.
-    pub found: Found,
+    pub found: FoundEvent,
     format: String,
 }
 
@@ -88,7 +88,7 @@ pub enum OperatorDocument<'a> {
     /// Averages as torch.profiler computes them.
     Torch(Value),
     /// TVM's report.
-    Tvm(&'a tvm::Report),
+    Tvm(&'a tvm::TvmReport),
 }
 
 /// Summarises a trace by operator, and writes the requested files.
@@ -96,7 +96,7 @@ pub fn sum_operators(file: &Path, options: &TopOptions<'_>, observer: &dyn Obser
     let sums = match import::tvm::read(file).map_err(unread)? {
         // TVM's report contains sums without calls, so no other style is possible.
         Some(_) if options.page.is_some() => {
-            return Err(Failure::usage("the report that TVM had holds sums only, which make no page"));
+            return Err(Failure::usage("reports of TVM contain only sums, which are not enough for a page"));
         }
         Some((report, found)) => OperatorSums { table: StyledTable::Tvm(report), found, format: String::new() },
         None => {
@@ -117,7 +117,7 @@ pub fn sum_operators(file: &Path, options: &TopOptions<'_>, observer: &dyn Obser
 
 /// Reads a trace as a profile.
 fn read(file: &Path, memory_mib: u32) -> Result<Imported> {
-    import::read(file, &import::Bounds::of_memory(memory_mib)).map_err(|error| match error {
+    import::read(file, &import::ImportBounds::of_memory(memory_mib)).map_err(|error| match error {
         import::Error::Trace(error) => unread(error),
         error => Failure::usage(error),
     })
@@ -134,14 +134,14 @@ fn unread(error: events::Error) -> Failure {
 }
 
 /// Runs a SQL query over a trace.
-pub fn query(file: &Path, sql: &str, bounds: &Bounds) -> Result<Answer> {
+pub fn query(file: &Path, sql: &str, bounds: &QueryBounds) -> Result<Answer> {
     let memory = "narrow it with `where` or `limit`, or give more with `--memory-mib`";
     trace::query(file, sql, bounds)
         .map_err(|error| query_failure(error, "the tables are slice, track, counter and args", memory))
 }
 
 /// Checks a trace for inconsistencies.
-pub fn check(file: &Path, memory_mib: u32) -> Result<Report> {
+pub fn check(file: &Path, memory_mib: u32) -> Result<CheckReport> {
     Ok(check::check(&held::read(file, memory_mib).map_err(unread)?))
 }
 
@@ -160,7 +160,7 @@ pub struct ImportOptions<'a> {
 }
 
 /// Adds the operators of a trace to a store.
-pub fn import(file: &Path, options: &ImportOptions<'_>, observer: &dyn Observer) -> Result<(ImportReport, Found)> {
+pub fn import(file: &Path, options: &ImportOptions<'_>, observer: &dyn Observer) -> Result<(ImportReport, FoundEvent)> {
     let (records, found) = match import::tvm::read(file).map_err(unread)? {
         Some((report, found)) => {
             let records = rows::of_report(&report, &provenance(file, options, &name(file))?).map_err(Failure::usage)?;
@@ -168,8 +168,7 @@ pub fn import(file: &Path, options: &ImportOptions<'_>, observer: &dyn Observer)
                 return Err(Failure::usage(format!("the report `{}` has no call that took time", file.display())));
             }
             observer.note(
-                "the report that TVM had holds sums: a row has the mean of its calls, and nothing of single ones"
-                    .to_owned(),
+                "reports of TVM contain only sums: a row has the mean of its calls, without single calls".to_owned(),
             );
             (records, found)
         }
@@ -231,14 +230,14 @@ pub struct WrittenTrace {
     /// Number of slices and counter values.
     pub events: u64,
     /// Merged traces, if there are several.
-    pub inputs: Vec<Input>,
+    pub inputs: Vec<TraceInput>,
     /// Number of slices and counter values that exceeded the size limit.
     pub left_out: u64,
 }
 
 /// One of several merged traces.
 #[derive(Serialize)]
-pub struct Input {
+pub struct TraceInput {
     /// Name of the file.
     pub file: String,
     /// Offset in nanoseconds that was added to its times.
@@ -246,7 +245,7 @@ pub struct Input {
 }
 
 /// Receives the reader's counts for each trace.
-pub type FoundSink<'a> = &'a mut dyn FnMut(&Found);
+pub type FoundSink<'a> = &'a mut dyn FnMut(&FoundEvent);
 
 /// Converts a trace to the format that the name of the output file implies.
 pub fn convert(input: &Path, output: &Path, bounds: WriteBounds, report: FoundSink<'_>) -> Result<WrittenTrace> {
@@ -284,7 +283,7 @@ pub fn merge(
     let offsets = match clocks {
         Clocks::Offsets(offsets) => offsets.to_vec(),
         Clocks::Align(align) => convert::offsets(&traces.iter().collect::<Vec<_>>(), *align).ok_or_else(|| {
-            Failure::usage("not every trace says what time of day its zero is (`baseTimeNanoseconds`)")
+            Failure::usage("some traces lack the wall-clock time of their origin (`baseTimeNanoseconds`)")
                 .with_hint("use `--align start`, `--align keep`, or `--offset-ns`")
         })?,
     };
@@ -299,8 +298,13 @@ fn format(path: &Path) -> Result<Format> {
     match name.rsplit_once('.').map(|(_, ending)| ending) {
         Some("json") => Ok(Format::Chrome),
         Some("pftrace" | "perfetto-trace" | "pb") => Ok(Format::Perfetto),
-        _ => Err(Failure::usage(format!("`{}` does not say which format to write", path.display()))
-            .with_hint("end it in `.json` for Chrome's, or `.pftrace` for Perfetto's, and `.gz` to pack it")),
+        _ => Err(Failure::usage(format!(
+            "the output format is unknown, because `{}` has no known ending",
+            path.display()
+        ))
+        .with_hint(
+            "use the ending `.json` for Chrome's format or `.pftrace` for Perfetto's, and add `.gz` to compress",
+        )),
     }
 }
 
@@ -308,6 +312,6 @@ fn write(parts: Vec<Part>, format: Format, output: Output, bounds: WriteBounds) 
     let limit = u64::from(bounds.max_mib) << 20;
     let Written { events, left_out, bytes } =
         packing::write(output, |out| Ok(convert::write(&parts, format, out, limit)?.0))?;
-    let inputs = parts.into_iter().map(|part| Input { file: part.name, offset_ns: part.offset_ns }).collect();
+    let inputs = parts.into_iter().map(|part| TraceInput { file: part.name, offset_ns: part.offset_ns }).collect();
     Ok(WrittenTrace { bytes, events, inputs, left_out })
 }

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::failure::Failure;
 use bench::{Access, At, Device};
-use remote::tracker::{Summary, Turn};
+use remote::tracker::{TrackerSummary, TrackerTurn};
 use remote::{Address, RemoteError, Tracker};
 use serde::Serialize;
 use std::path::Path;
@@ -21,7 +21,7 @@ pub fn devices(access: &Access) -> Result<usize> {
 }
 
 /// Requests the summary of a tracker.
-pub fn summary(tracker: &Address) -> Result<Summary> {
+pub fn summary(tracker: &Address) -> Result<TrackerSummary> {
     let told = Tracker::open(tracker, PATIENCE).and_then(|mut tracker| tracker.summary(PATIENCE));
     told.map_err(unreachable)
 }
@@ -87,8 +87,8 @@ pub fn drain(options: &DrainOptions) -> Result<DrainReport> {
     let (mut left, mut stay): (Vec<String>, Vec<StayingDevice>) = (Vec::new(), Vec::new());
     let count = devices_of(tracker, key)?;
     if count == 0 {
-        return Err(Failure::usage(format!("the tracker at {tracker} knows no device of the key `{key}`"))
-            .with_hint("`opcollect fleet status` shows the keys that there are"));
+        return Err(Failure::usage(format!("the tracker at {tracker} has no device with the key `{key}`"))
+            .with_hint("`opcollect fleet status` lists the keys"));
     }
     // A device that refuses to leave is lent again, but counts only once.
     for _ in 0..2 * count {
@@ -97,7 +97,7 @@ pub fn drain(options: &DrainOptions) -> Result<DrainReport> {
         }
         let patience = until.saturating_duration_since(Instant::now()).max(MIN_PATIENCE);
         let at = At::Tracker(tracker.clone());
-        let access = Access { at, key: key.clone(), secret: secret.clone(), patience, turn: Turn::Next };
+        let access = Access { at, key: key.clone(), secret: secret.clone(), patience, turn: TrackerTurn::Next };
         let device = match Device::open(&access) {
             Ok(device) => device,
             Err(error @ (RemoteError::KeyRefused { .. } | RemoteError::SpeaksOtherwise { .. })) => {
@@ -115,7 +115,7 @@ pub fn drain(options: &DrainOptions) -> Result<DrainReport> {
                 continue;
             }
             Ok(false) if stay.iter().any(|known| known.address == address) => continue,
-            Ok(false) => "TVM's server, or an older agent, ends where it was started".to_owned(),
+            Ok(false) => "TVM's server and older agents must be stopped where they were started".to_owned(),
             Err(error) => error.to_string(),
         };
         stay.push(StayingDevice { address, why });

@@ -7,10 +7,10 @@
 use crate::Result;
 use crate::boards::{self, BoardOptions};
 use crate::campaign::graphs::LoadedModels;
-use crate::campaign::{Config, Event};
+use crate::campaign::{CampaignEvent, Config};
 use crate::failure::{Failure, chain};
-use crate::given::{self, InputFiles};
-use crate::network::mapped::{Core, Mapped, OnUnit, Unit, compute};
+use crate::input_files::{self, InputFiles};
+use crate::network::mapped::{ComputeUnit, Mapped, MappedCore, OnUnit, compute};
 use crate::network::{self, Comparison};
 use crate::observer::Observer;
 use crate::prepared::{cut, names, only, refuse_sweeps};
@@ -122,20 +122,20 @@ pub fn run(options: &UnitsOptions<'_>, observer: &dyn Observer) -> Result<UnitsR
     observer.notes(&model.notes);
     let (graph, plan) = cut(&model.graph, config)?;
     let mut inputs = reference::graph_inputs(&graph, config.seed).map_err(|error| usage(&error))?;
-    given::take(options.inputs, &names(&graph), &mut inputs)?;
+    input_files::take(options.inputs, &names(&graph), &mut inputs)?;
     let constants = reference::constants(&graph).map_err(|error| usage(&error))?;
     let expected = options.is_checked.then(|| reference::evaluate_graph_with(&graph, &constants, &inputs));
     let expected = expected.transpose().map_err(|error| usage(&error))?;
     let mut progress = observer.begin(plan.calls.len(), None);
-    let on = Core { fabric: &fabric, target: &target, seed: config.seed };
-    let mapped = compute((&graph, &plan), &constants, &inputs, &on, &mut || progress.hear(&Event::Built));
+    let on = MappedCore { fabric: &fabric, target: &target, seed: config.seed };
+    let mapped = compute((&graph, &plan), &constants, &inputs, &on, &mut || progress.hear(&CampaignEvent::Built));
     progress.finish();
     let mapped = mapped.map_err(|error| Failure::environment(chain(&error)))?;
-    if !mapped.calls.iter().any(|call| matches!(call.unit, Unit::Core(_))) {
+    if !mapped.calls.iter().any(|call| matches!(call.unit, ComputeUnit::Core(_))) {
         return Err(nothing_for_the_core(&request.label(), &mapped, &plan));
     }
     let comparison = expected.map(|wanted| network::compare(network::tolerance(&graph), &mapped.outputs, &wanted));
-    let is_of_cpu = |call: &&OnUnit| matches!(call.unit, Unit::Cpu(_));
+    let is_of_cpu = |call: &&OnUnit| matches!(call.unit, ComputeUnit::Cpu(_));
     let of_cpu: BTreeSet<usize> = mapped.calls.iter().filter(is_of_cpu).map(|call| call.task).collect();
     let cpu =
         options.board.as_ref().map(|board| CpuTimes::measure(board, &plan.tasks, &of_cpu, observer)).transpose()?;
@@ -144,13 +144,12 @@ pub fn run(options: &UnitsOptions<'_>, observer: &dyn Observer) -> Result<UnitsR
 
 fn nothing_for_the_core(label: &str, mapped: &Mapped, plan: &Plan) -> Failure {
     let mut reasons = mapped.calls.iter().filter_map(|call| match &call.unit {
-        Unit::Cpu(why) => Some((plan.tasks[call.task].task.describe(), why)),
-        Unit::Core(_) => None,
+        ComputeUnit::Cpu(why) => Some((plan.tasks[call.task].task.describe(), why)),
+        ComputeUnit::Core(_) => None,
     });
     let why = reasons.next().map_or(String::new(), |(task, why)| format!("; the first: {task}: {why}"));
-    Failure::usage(format!("no layer of `{label}` is one that the core computes{why}")).with_hint(
-        "give a model whose file quantises it to bytes with a sign, as ONNX Runtime and TensorFlow Lite write them",
-    )
+    Failure::usage(format!("the core computes no layer of `{label}`{why}"))
+        .with_hint("give a model that is quantised to signed 8 bits, as ONNX Runtime and TensorFlow Lite write them")
 }
 
 /// Times of tasks on the CPU of a board, each measured alone.
@@ -184,7 +183,7 @@ impl CpuTimes {
             .map(|(task, text)| BuildJob::new(text, &target, &network::default_schedule(&tasks[*task].task, &target)));
         let jobs: Vec<BuildJob> = jobs.collect();
         let mut progress = observer.begin(2 * jobs.len(), None);
-        let builds = bench.build(&jobs, &mut || progress.hear(&Event::Built));
+        let builds = bench.build(&jobs, &mut || progress.hear(&CampaignEvent::Built));
         let mut times = BTreeMap::new();
         for ((task, text), build) in wanted.iter().zip(texts).zip(builds) {
             let time = match build {
@@ -198,7 +197,7 @@ impl CpuTimes {
                 Build::Failed(why) | Build::Rejected(why) => Err(why),
                 Build::Fault(fault) => Err(fault.to_string()),
             };
-            progress.hear(&Event::Built);
+            progress.hear(&CampaignEvent::Built);
             times.insert(*task, time);
         }
         progress.finish();
@@ -237,11 +236,11 @@ impl UnitsReport {
 impl UnitCall {
     fn new(call: &OnUnit, what: String, fabric: &Fabric, cpu: Option<&CpuTimes>) -> UnitCall {
         let (unit, source, time_ns, why) = match &call.unit {
-            Unit::Core(timed) => {
+            ComputeUnit::Core(timed) => {
                 let time_ns = fabric.time_ns(timed.cycles);
                 (FPGA, Some(Source::Simulated), Some(time_ns), None)
             }
-            Unit::Cpu(why) => match cpu.map(|cpu| (cpu.source, &cpu.times[&call.task])) {
+            ComputeUnit::Cpu(why) => match cpu.map(|cpu| (cpu.source, &cpu.times[&call.task])) {
                 Some((source, Ok(time))) => (ARM, Some(source), Some(*time), Some(why.clone())),
                 Some((_, Err(lost))) => (ARM, None, None, Some(format!("{why}; not timed: {lost}"))),
                 None => (ARM, None, None, Some(why.clone())),

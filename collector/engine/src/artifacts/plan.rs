@@ -46,7 +46,7 @@ pub struct Plan {
 
 /// The field that plans of every format have.
 #[derive(Deserialize)]
-struct Format {
+struct PlanFormat {
     format: u32,
 }
 
@@ -145,7 +145,7 @@ impl Plan {
     /// Parses and validates a plan. The error describes what is wrong.
     pub fn parse(text: &str) -> Result<Plan, String> {
         // The format is checked first, because other formats have other fields.
-        let Format { format } = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let PlanFormat { format } = serde_json::from_str(text).map_err(|error| error.to_string())?;
         if format != FORMAT {
             return Err(format!("it has format {format}, this program reads {FORMAT}"));
         }
@@ -184,12 +184,12 @@ impl Built {
         Schedule::from_json(&self.schedule).map_err(|error| error.to_string())?;
         let times = [self.schedule_ms, self.lower_ms, self.codegen_ms];
         if times.iter().any(|ms| *ms < 0.0) {
-            return Err("a build took less than no time".to_owned());
+            return Err("a build has a negative duration".to_owned());
         }
         if self.packings.iter().all(Packing::is_sound) {
             Ok(())
         } else {
-            Err("a packing has blocks of no size".to_owned())
+            Err("a packing has blocks of size 0".to_owned())
         }
     }
 }
@@ -373,7 +373,7 @@ pub(super) mod tests {
             its target is of the kind `cuda` and says something else
             the target's `vector_lanes` is 0; allowed are 1..=1024
             the plan has no task 1
-            a packing has blocks of no size
+            a packing has blocks of size 0
         "#]]
         .assert_eq(
             &[

@@ -34,7 +34,7 @@ impl Artifacts {
         let cpus = machine::allowed_cpus()?.len();
         plan.config.threads.retain(|&threads| threads <= cpus);
         if plan.config.threads.is_empty() {
-            return Err(Failure::environment(format!("the plan wants more threads than this machine's {cpus} CPUs")));
+            return Err(Failure::environment(format!("the plan needs more threads than this machine's {cpus} CPUs")));
         }
         let (mut tasks, mut builds) = (HashMap::new(), HashMap::new());
         for (place, built) in plan.builds.iter().enumerate() {
@@ -91,7 +91,7 @@ fn read_plan(dir: &Path) -> Result<Plan> {
     let path = dir.join(PLAN);
     let wrong = |error: &dyn std::fmt::Display| {
         Failure::usage(format!("cannot use `{}`: {error}", path.display()))
-            .with_hint("make it with `opcollect build --out`")
+            .with_hint("create one with `opcollect build --out`")
     };
     let size = fs::metadata(&path).map_err(|error| wrong(&error))?.len();
     if size > MAX_PLAN_BYTES {
@@ -166,7 +166,7 @@ fn read_code(dir: &Path, name: &str, suffix: &str) -> Result<Vec<u8>> {
     }
     let bytes = fs::read(&path).map_err(|error| wrong(&error))?;
     if blake3::hash(&bytes).to_hex()[..32] != name[..32] {
-        return Err(wrong(&"its content is not what was built"));
+        return Err(wrong(&"its content changed after the build"));
     }
     Ok(bytes)
 }

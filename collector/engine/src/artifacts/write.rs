@@ -4,7 +4,7 @@ use super::plan::{Built, BuiltCubin, BuiltDevice, FORMAT, PLAN, Plan};
 use crate::appearing::Appearing;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::jobs::build_job;
-use crate::campaign::{Attempt, Bases, Code, Config, Event, PlannedTask, attempts, planned_tasks, record};
+use crate::campaign::{Attempt, Bases, CampaignEvent, Code, Config, PlannedTask, attempts, planned_tasks, record};
 use crate::failure::{Failure, chain};
 use crate::observer::Observer;
 use crate::{Result, machine};
@@ -57,7 +57,7 @@ pub fn build_artifacts(
     };
     for batch in jobs.chunks(plan.config.limits.build_batch) {
         let only: Vec<BuildJob> = batch.iter().map(|(_, job)| job.clone()).collect();
-        let builds = workers.build(&only, &mut || progress.hear(&Event::Built));
+        let builds = workers.build(&only, &mut || progress.hear(&CampaignEvent::Built));
         for ((task, job), build) in batch.iter().zip(builds) {
             plan.builds.push(folder.keep(*task, job, build)?);
         }

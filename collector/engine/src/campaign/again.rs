@@ -16,7 +16,7 @@ use targets::{Machine, Target};
 
 /// An attempt as a record describes it.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct RecordedAttempt {
     /// The measured task.
     pub task: PlannedTask,
     /// The target of its code.
@@ -61,10 +61,10 @@ fn unusable<E: std::fmt::Display>(column: &'static str) -> impl Fn(E) -> AgainEr
     move |error| AgainError::Unusable { column, why: error.to_string() }
 }
 
-impl Told {
+impl RecordedAttempt {
     /// Reconstructs the attempt of a record. `machine` describes what spaces on this machine's CPUs
     /// may use.
-    pub fn of(record: &Record, machine: Machine) -> Result<Told, AgainError> {
+    pub fn of(record: &Record, machine: Machine) -> Result<RecordedAttempt, AgainError> {
         if record.is_network() {
             return Err(AgainError::Network);
         }
@@ -82,7 +82,7 @@ impl Told {
         let target = target_of(record, machine)?;
         let task = task_of(record, &target)?;
         let polls = record.spin_count.unwrap_or(Limits::default().spin_count.into());
-        Ok(Told {
+        Ok(RecordedAttempt {
             code: code_of(record, &task, &target)?,
             task,
             target,

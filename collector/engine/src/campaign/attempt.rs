@@ -4,7 +4,7 @@
 //! inputs give equal attempts in equal order. So processes can divide the list into shards, or
 //! resume it, without communication.
 
-use super::choices::{Executor, Sampler};
+use super::choices::{Executor, SamplerName};
 use super::config::{Config, ModelRequest};
 use super::graphs::{LoadedModels, tasks_of};
 use super::module::{self, PlannedModule};
@@ -76,12 +76,12 @@ pub fn schedules(task: &Task, target: &Target, config: &Config) -> Vec<Schedule>
     let mut schedules = Vec::new();
     for sampler in &config.samplers {
         match sampler {
-            Sampler::Template => {
+            SamplerName::Template => {
                 let space = space::space(task, &target.machine);
                 let points = space::sample(&space, seed, config.schedules);
                 schedules.extend(points.into_iter().map(|knobs| Schedule::Template { knobs }));
             }
-            Sampler::MetaSchedule => {
+            SamplerName::MetaSchedule => {
                 // TVM requires positive 31-bit seeds.
                 let first = i64::try_from(seed >> 34).expect("30 bits");
                 schedules.extend((0..config.schedules).map(|draw| Schedule::MetaSchedule {

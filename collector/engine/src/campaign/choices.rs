@@ -6,27 +6,27 @@ use models::choice;
 choice! {
     /// The source of a model.
     pub enum ModelSource {
-        /// The built-in zoo
+        /// The built-in model zoo
         Local = "local",
-        /// One operator given as text
+        /// One operator, written as text
         Simple = "simple",
         /// An ONNX file
         Onnx = "onnx",
-        /// An ONNX file that was fetched from elsewhere
+        /// An ONNX file from elsewhere, by path or `file://` address
         Remoteonnx = "remoteonnx",
         /// A TFLite file
         Tflite = "tflite",
-        /// An archive of `torch.export`, a `.pt2` file
+        /// A `.pt2` archive of `torch.export`
         Torch = "torch",
-        /// A transformer by its configuration
+        /// A transformer, by its configuration
         Transformers = "transformers",
     }
 }
 
 choice! {
     /// The source of schedules.
-    pub enum Sampler {
-        /// Our own templates: tile, split, reorder, unroll, vectorise, parallel, compute-at
+    pub enum SamplerName {
+        /// Templates: tile, split, reorder, unroll, vectorise, parallel, compute-at
         Template = "template",
         /// TVM's MetaSchedule space
         MetaSchedule = "metaschedule",
@@ -36,11 +36,11 @@ choice! {
 choice! {
     /// The representation of attention in tasks.
     pub enum AttentionChoice {
-        /// One task
+        /// One attention task
         Fused = "fused",
-        /// Two products and a softmax
+        /// Two matrix products and a softmax
         Split = "split",
-        /// Both, so that they can be compared
+        /// Both representations, for comparison
         Both = "both",
     }
 }
@@ -49,10 +49,10 @@ choice! {
     /// The sizes that compiled code supports.
     #[derive(Default)]
     pub enum Executor {
-        /// One size
+        /// Separate code for each size
         #[default]
         Default = "default",
-        /// All sizes of a model
+        /// Code with dynamic sizes, for all sizes of a model
         Vm = "vm",
     }
 }
@@ -61,7 +61,7 @@ choice! {
     /// The library that computes the tasks.
     #[derive(Default)]
     pub enum Backend {
-        /// Code that TVM compiles
+        /// Code compiled by TVM
         #[default]
         Tvm = "tvm",
         /// PyTorch's library
@@ -72,9 +72,9 @@ choice! {
 choice! {
     /// Contents of the caches before a timed run.
     pub enum CacheChoice {
-        /// What the previous run left
+        /// Data left by the previous run
         Warm = "warm",
-        /// Other data
+        /// Caches filled with unrelated data
         Cold = "cold",
     }
 }

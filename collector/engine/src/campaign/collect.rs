@@ -5,7 +5,7 @@ use super::module::PlannedModule;
 use super::planned::{Attempt, Code, PlannedTask};
 use super::source::Source;
 use super::{jobs, record};
-use bench::{Bench, Build, Done, Ran, Ticket, Work};
+use bench::{Bench, BenchWork, Build, Done, Ran, Ticket};
 use datasets::{CacheState, Json, Key, NoiseFloor, Outcome, Record, RowError};
 use job::Artifact;
 use serde::Serialize;
@@ -16,7 +16,7 @@ use worker::Fault;
 
 /// A progress event of a campaign.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum CampaignEvent<'a> {
     /// A build ended.
     Built,
     /// An attempt ended with this record.
@@ -105,7 +105,7 @@ pub struct Outside<'a, E> {
     /// Receives every record as soon as it exists; an error ends the campaign.
     pub sink: &'a mut dyn FnMut(&Record) -> Result<(), E>,
     /// Receives progress events.
-    pub listener: &'a mut dyn FnMut(Event<'_>),
+    pub listener: &'a mut dyn FnMut(CampaignEvent<'_>),
     /// Checked between attempts to decide whether to stop.
     pub should_stop: &'a dyn Fn() -> bool,
     /// Called before a batch is started, to claim its visits.
@@ -158,7 +158,7 @@ pub fn collect<E: From<RowError>>(
         start,
         outcomes: Outcomes::default(),
         in_hand: BTreeMap::new(),
-        seen: Seen::default(),
+        seen: SeenAttempt::default(),
         open: 0,
         newest: 0,
         tickets: 0,
@@ -166,7 +166,7 @@ pub fn collect<E: From<RowError>>(
     };
     let ended = pass.all();
     pass.bench.abandon();
-    if let Err(End::Failed(error)) = ended {
+    if let Err(AttemptEnd::Failed(error)) = ended {
         return Err(error);
     }
     let mut outcomes = pass.outcomes;
@@ -185,7 +185,7 @@ struct Pass<'a, 'b, E> {
     outcomes: Outcomes,
     /// Jobs that were submitted to the bench.
     in_hand: BTreeMap<Ticket, InHand>,
-    seen: Seen,
+    seen: SeenAttempt,
     /// Number of tries without a record.
     open: usize,
     /// Number of tries in the newest batch.
@@ -217,7 +217,7 @@ struct Try {
 }
 
 /// Reason why a campaign ended before its last attempt.
-enum End<E> {
+enum AttemptEnd<E> {
     /// The campaign was stopped, or no worker can be started.
     Stopped,
     /// A record could not be created or stored.
@@ -225,7 +225,7 @@ enum End<E> {
 }
 
 impl<E: From<RowError>> Pass<'_, '_, E> {
-    fn all(&mut self) -> Result<(), End<E>> {
+    fn all(&mut self) -> Result<(), AttemptEnd<E>> {
         loop {
             self.fill()?;
             if self.in_hand.is_empty() {
@@ -235,11 +235,11 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
             let (outside, start, config) = (&*self.outside, self.start, self.campaign.config);
             let done = self.bench.next(&mut || !is_over(outside, &start, config));
             let ms = u64::try_from(waiting.elapsed().as_millis()).unwrap_or(u64::MAX);
-            let (ticket, done) = done.ok_or(End::Stopped)?;
+            let (ticket, done) = done.ok_or(AttemptEnd::Stopped)?;
             match (done, self.in_hand.remove(&ticket)) {
                 (Done::Built(build), Some(InHand::Build(tries))) => {
                     self.outcomes.build_ms += ms;
-                    (self.outside.listener)(Event::Built);
+                    (self.outside.listener)(CampaignEvent::Built);
                     self.built(build, tries)?;
                 }
                 (Done::Ran(ran), Some(InHand::Run(one, record))) => {
@@ -252,7 +252,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     }
 
     /// Starts batches until two are in flight.
-    fn fill(&mut self) -> Result<(), End<E>> {
+    fn fill(&mut self) -> Result<(), AttemptEnd<E>> {
         while self.open <= self.newest {
             let proposed = self.source.propose(self.campaign.config.limits.build_batch);
             if proposed.is_empty() {
@@ -268,22 +268,22 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     }
 
     /// Waits for other processes until the next check.
-    fn wait(&mut self) -> Result<(), End<E>> {
-        (self.outside.listener)(Event::Waiting(self.source.held()));
+    fn wait(&mut self) -> Result<(), AttemptEnd<E>> {
+        (self.outside.listener)(CampaignEvent::Waiting(self.source.held()));
         let begun = Instant::now();
         let since = *self.waiting_since.get_or_insert(begun);
         let is_over = |pass: &Self| is_over(pass.outside, &pass.start, pass.campaign.config);
         while begun.elapsed() < ASKED_EVERY && !is_over(self) {
             std::thread::sleep(Duration::from_millis(50));
         }
-        if since.elapsed() > MOST_WAITED || is_over(self) { Err(End::Stopped) } else { Ok(()) }
+        if since.elapsed() > MOST_WAITED || is_over(self) { Err(AttemptEnd::Stopped) } else { Ok(()) }
     }
 
     /// Claims a batch and submits the attempts of this process to the bench. Returns whether the
     /// source postponed all of the batch.
-    fn begin(&mut self, proposed: Vec<Attempt>) -> Result<bool, End<E>> {
+    fn begin(&mut self, proposed: Vec<Attempt>) -> Result<bool, AttemptEnd<E>> {
         let wanted = proposed.iter().map(|attempt| Visit { key: attempt.key, number: attempt.visit });
-        let turns = (self.outside.claim)(&wanted.collect::<Vec<Visit>>()).map_err(End::Failed)?;
+        let turns = (self.outside.claim)(&wanted.collect::<Vec<Visit>>()).map_err(AttemptEnd::Failed)?;
         let (mut ours, mut is_put_off): (Vec<Try>, bool) = (Vec::new(), true);
         for (attempt, turn) in proposed.into_iter().zip(turns) {
             match turn {
@@ -312,9 +312,9 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     }
 
     /// Submits the build of a group, or its runs if nothing is built.
-    fn submit(&mut self, group: Vec<Try>) -> Result<(), End<E>> {
+    fn submit(&mut self, group: Vec<Try>) -> Result<(), AttemptEnd<E>> {
         match jobs::build_job(&group[0].attempt, self.campaign.tasks, self.campaign.target) {
-            Some(job) => self.give(Work::Build(job), InHand::Build(group)),
+            Some(job) => self.give(BenchWork::Build(job), InHand::Build(group)),
             None => {
                 for one in group {
                     let record = begin_record(&one).map_err(failed)?;
@@ -326,7 +326,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     }
 
     /// Runs an artifact, unless the source rejects it after the build.
-    fn verify(&mut self, one: Try, artifact: &Artifact) -> Result<(), End<E>> {
+    fn verify(&mut self, one: Try, artifact: &Artifact) -> Result<(), AttemptEnd<E>> {
         let mut record = begin_record(&one).map_err(failed)?;
         if let Code::Compiled { schedule, .. } = &one.attempt.code {
             record::describe_artifact(&mut record, schedule, artifact).map_err(failed)?;
@@ -348,14 +348,14 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
         self.give(work, InHand::Run(Box::new(one), Box::new(record)));
     }
 
-    fn give(&mut self, work: Work, what: InHand) {
+    fn give(&mut self, work: BenchWork, what: InHand) {
         self.in_hand.insert(self.tickets, what);
         self.bench.submit(self.tickets, work);
         self.tickets += 1;
     }
 
     /// Runs a built artifact, or records the failure of the build.
-    fn built(&mut self, build: Build, tries: Vec<Try>) -> Result<(), End<E>> {
+    fn built(&mut self, build: Build, tries: Vec<Try>) -> Result<(), AttemptEnd<E>> {
         let (outcome, why) = match build {
             Build::Built(artifact) => return tries.into_iter().try_for_each(|one| self.verify(one, &artifact)),
             Build::Failed(why) => (Outcome::BuildFailed, why),
@@ -373,7 +373,7 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     }
 
     /// Records the result of a run.
-    fn ran(&mut self, ran: Ran, one: &Try, mut record: Record) -> Result<(), End<E>> {
+    fn ran(&mut self, ran: Ran, one: &Try, mut record: Record) -> Result<(), AttemptEnd<E>> {
         if let Err(Fault::CannotStart { why }) = ran.reply {
             return Err(self.broken(why));
         }
@@ -384,26 +384,26 @@ impl<E: From<RowError>> Pass<'_, '_, E> {
     }
 
     /// Passes a record to the sink, the listener and the source.
-    fn keep(&mut self, one: &Try, record: &Record) -> Result<(), End<E>> {
-        (self.outside.sink)(record).map_err(End::Failed)?;
+    fn keep(&mut self, one: &Try, record: &Record) -> Result<(), AttemptEnd<E>> {
+        (self.outside.sink)(record).map_err(AttemptEnd::Failed)?;
         match record.outcome {
             Outcome::PassedOver => self.outcomes.passed_over += 1,
             // Later visits are not counted as attempts, but their losses are reported.
             Outcome::Ok if !one.attempt.is_first => {}
             outcome => *self.outcomes.counts.entry(outcome.name().to_owned()).or_default() += 1,
         }
-        (self.outside.listener)(Event::Recorded(record));
+        (self.outside.listener)(CampaignEvent::Recorded(record));
         self.source.observe(&one.attempt, record);
         if let Some(standing) = self.source.standing() {
-            (self.outside.listener)(Event::Standing(&standing));
+            (self.outside.listener)(CampaignEvent::Standing(&standing));
         }
         self.open -= 1;
         Ok(())
     }
 
-    fn broken(&mut self, why: String) -> End<E> {
+    fn broken(&mut self, why: String) -> AttemptEnd<E> {
         self.outcomes.broken = Some(why);
-        End::Stopped
+        AttemptEnd::Stopped
     }
 }
 
@@ -415,14 +415,14 @@ fn begin_record(one: &Try) -> Result<Record, RowError> {
 
 /// Results of earlier visits that later records repeat.
 #[derive(Default)]
-struct Seen {
+struct SeenAttempt {
     /// Errors against the reference, which is compared only in the first visit.
     errors: HashMap<Key, (Option<f64>, Option<f64>)>,
     /// Scatter between visits, by threads and cache state.
     noise_floors: HashMap<(usize, CacheState), NoiseFloor>,
 }
 
-impl Seen {
+impl SeenAttempt {
     fn complete(&mut self, attempt: &Attempt, record: &mut Record) {
         let Some(median_ns) = record.median_ns.filter(|_| record.outcome == Outcome::Ok) else { return };
         if attempt.is_first {
@@ -436,8 +436,8 @@ impl Seen {
     }
 }
 
-fn failed<E: From<RowError>>(error: RowError) -> End<E> {
-    End::Failed(error.into())
+fn failed<E: From<RowError>>(error: RowError) -> AttemptEnd<E> {
+    AttemptEnd::Failed(error.into())
 }
 
 fn is_over<E>(outside: &Outside<'_, E>, start: &Instant, config: &Config) -> bool {

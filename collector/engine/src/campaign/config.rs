@@ -1,6 +1,6 @@
 //! A checked, complete configuration.
 
-use super::choices::{AttentionChoice, Backend, CacheChoice, Executor, Sampler};
+use super::choices::{AttentionChoice, Backend, CacheChoice, Executor, SamplerName};
 use super::tune::Tune;
 use measure::counters::{self, CounterRequest};
 use measure::{Cache, Plan};
@@ -127,7 +127,7 @@ pub struct Config {
     /// Thread counts.
     pub threads: Vec<usize>,
     /// Sources of schedules.
-    pub samplers: Vec<Sampler>,
+    pub samplers: Vec<SamplerName>,
     /// Number of schedules per task and sampler.
     pub schedules: usize,
     /// A search that replaces sampling.
@@ -295,11 +295,11 @@ impl Config {
         check_target(&self.target)?;
         let is_served = |executor: &Executor| match executor {
             Executor::Default => true,
-            Executor::Vm => self.samplers == [Sampler::Template],
+            Executor::Vm => self.samplers == [SamplerName::Template],
         };
-        let allowed = "`vm` is for the targets `llvm` and `cuda` and the sampler `template`";
+        let allowed = "`vm` needs the target `llvm` or `cuda` and the sampler `template`";
         each("executor", &[self.executor], allowed, is_served)?;
-        let allowed = "allowed are 0 to 1000, and none with the executor `vm`";
+        let allowed = "allowed are 0 to 1000, and only 0 with the executor `vm`";
         each("variations", &[self.variations], allowed, |count| {
             *count == 0 || (*count <= 1000 && self.executor == Executor::Default)
         })?;
@@ -307,7 +307,7 @@ impl Config {
             Backend::Tvm => true,
             Backend::Torch => self.target == HOST && self.partners.is_empty() && self.executor == Executor::Default,
         };
-        let allowed = "`torch` computes on this machine's CPU: leave out `target` and `executor`";
+        let allowed = "`torch` computes on this machine's CPU: remove `target` and `executor`";
         each("backend", &[self.backend], allowed, is_served)?;
         let kind = self.kind();
         for (setting, allowed) in kind.fixed_settings() {
@@ -324,7 +324,7 @@ impl Config {
     fn check_fixed(&self, setting: Setting, allowed: &str) -> Result<(), ConfigError> {
         let (is_default, field, found) = match setting {
             Setting::Threads => (self.threads == [1], "threads", shown(&self.threads)),
-            Setting::Samplers => (self.samplers == [Sampler::Template], "samplers", shown(&self.samplers)),
+            Setting::Samplers => (self.samplers == [SamplerName::Template], "samplers", shown(&self.samplers)),
             Setting::Cache => (self.cache == [CacheChoice::Warm], "cache", shown(&self.cache)),
             Setting::Executor => (self.executor == Executor::Default, "executor", shown(&self.executor)),
             Setting::Partners => (self.partners.is_empty(), "target", self.partners.join(", ")),

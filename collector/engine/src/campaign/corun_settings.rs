@@ -92,8 +92,8 @@ impl CoRun {
         }
         let is_refused = |parallel: &Parallel| *parallel == Parallel::Sequential;
         if self.parallel.is_empty() || self.parallel.iter().any(is_refused) {
-            let allowed = "allowed are `stream` and `full`: one after the other nothing runs beside another".to_owned();
-            return refuse("corun.parallel", "no way to run at once".to_owned(), allowed);
+            let allowed = "allowed are `stream` and `full`; `sequential` runs nothing concurrently".to_owned();
+            return refuse("corun.parallel", "an empty list or `sequential`".to_owned(), allowed);
         }
         let least = if self.partners.is_empty() { self.sizes.iter().min().copied().unwrap_or(2) } else { 2 };
         if self.parallel == [Parallel::Stream] && least * self.threads > cores {
@@ -104,7 +104,7 @@ impl CoRun {
             return refuse("corun.threads", self.threads.to_string(), allowed);
         }
         if let Some(share) = self.cache_share.filter(|share| !(*share > 0.0 && *share <= 0.5)) {
-            let allowed = "allowed is more than 0, and at most 0.5, for two have one each".to_owned();
+            let allowed = "allowed is more than 0 and at most 0.5, because each member has a share".to_owned();
             return refuse("corun.cache_share", share.to_string(), allowed);
         }
         self.measure.check().map_err(|(field, found, allowed)| {

@@ -20,7 +20,7 @@ use zoo::transformers;
 
 /// A graph with notes on its source.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedGraph {
     /// The graph.
     pub graph: Graph,
     /// Notes about the file and the parts that were left out.
@@ -32,13 +32,13 @@ pub struct Loaded {
 /// Cache of the models of one command, so that each is read once.
 #[derive(Debug, Default)]
 pub struct LoadedModels {
-    known: RefCell<Vec<(ModelRequest, Rc<Loaded>)>>,
+    known: RefCell<Vec<(ModelRequest, Rc<LoadedGraph>)>>,
     reads: Cell<usize>,
 }
 
 impl LoadedModels {
     /// Returns the graph of a model and its notes.
-    pub fn load(&self, request: &ModelRequest) -> Result<Rc<Loaded>, PlanningError> {
+    pub fn load(&self, request: &ModelRequest) -> Result<Rc<LoadedGraph>, PlanningError> {
         let known = self.known.borrow().iter().find(|(known, _)| known == request).map(|(_, loaded)| Rc::clone(loaded));
         if let Some(loaded) = known {
             return Ok(loaded);
@@ -67,8 +67,8 @@ impl LoadedModels {
 }
 
 /// Reads a model without the cache.
-fn read(request: &ModelRequest) -> Result<Loaded, PlanningError> {
-    let without_notes = |graph| Loaded { graph, notes: Vec::new(), batch_refusal: None };
+fn read(request: &ModelRequest) -> Result<LoadedGraph, PlanningError> {
+    let without_notes = |graph| LoadedGraph { graph, notes: Vec::new(), batch_refusal: None };
     let loaded = match request.source.as_str() {
         "local" => zoo::build(&request.name, request.batch.unwrap_or(1)).map(without_notes),
         SIMPLE => zoo::simple::build(&request.name).map(without_notes),
@@ -101,7 +101,7 @@ fn load_file(
     request: &ModelRequest,
     path: &Path,
     reader: fn(&Path, &Options) -> models::Result<Imported>,
-) -> Result<Loaded, models::Error> {
+) -> Result<LoadedGraph, models::Error> {
     let options = Options {
         batch: request.batch.unwrap_or(1),
         sequence: request.sequence,
@@ -131,9 +131,9 @@ fn load_file(
     }
     for skipped in &imported.skipped {
         let Skipped { place, operator, reason } = skipped;
-        notes.push(format!("left out node `{place}` (`{operator}`): {reason}"));
+        notes.push(format!("skipped node `{place}` (`{operator}`): {reason}"));
     }
-    Ok(Loaded { graph: imported.graph, notes, batch_refusal })
+    Ok(LoadedGraph { graph: imported.graph, notes, batch_refusal })
 }
 
 /// The model with another batch size than its file has, where nothing in it forbids that.
@@ -161,14 +161,14 @@ fn recast(
     Ok(recast)
 }
 
-fn load_transformer(request: &ModelRequest) -> Result<Loaded, models::Error> {
+fn load_transformer(request: &ModelRequest) -> Result<LoadedGraph, models::Error> {
     let mut options = transformers::Options { batch: request.batch.unwrap_or(1), ..transformers::Options::default() };
     if let Some(tokens) = request.tokens {
         (options.sequence, options.phase) = (tokens.sequence, tokens.phase);
     }
     let steps = request.tokens.and_then(|tokens| tokens.steps).unwrap_or(1);
-    let transformers::Loaded { graph, notes } = transformers::load_steps(&request.name, &options, steps)?;
-    Ok(Loaded { graph, notes, batch_refusal: None })
+    let transformers::LoadedTransformer { graph, notes } = transformers::load_steps(&request.name, &options, steps)?;
+    Ok(LoadedGraph { graph, notes, batch_refusal: None })
 }
 
 /// Returns the path that a name denotes: the name itself, or the part after `file://`.
@@ -270,8 +270,7 @@ fn fabric_notes(config: &Config, models: &LoadedModels) -> Result<Vec<String>, P
         let all = Config { target: HOST.to_owned(), ..config.clone() };
         let (computed, left) = in_form(tasks_of(&models.load(model)?.graph, &all).map_err(failed)?, form);
         notes.push(format!(
-            "`{}`: {} tasks are computed on the core, as bytes with scales that are powers of two; how good the answers of \
-             such a model would be is not said, and {} tasks are the CPU's and in no sum",
+            "`{}`: {} tasks are computed on the core, in 8 bits with scales that are powers of two; the accuracy of such a model is unknown, and {} tasks of the CPU are not in the sum",
             model.label(),
             computed.len(),
             left.len()

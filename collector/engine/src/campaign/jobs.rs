@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::planned::{Attempt, Code, PlannedTask};
-use bench::Work;
+use bench::BenchWork;
 use job::{Artifact, BuildJob, LibraryJob, ModuleJob, RunJob};
 use measure::Placement;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub fn run(
     artifact: Option<&Artifact>,
     tasks: &[PlannedTask],
     config: &Config,
-) -> Work {
+) -> BenchWork {
     let slack = Duration::from_secs_f64(config.limits.run_seconds);
     if let Code::Module(module) = &attempt.code {
         let job = ModuleJob {
@@ -39,7 +39,7 @@ pub fn run(
             counters: config.counters.clone(),
         };
         let deadline = job.deadline(slack);
-        return Work::Library(LibraryJob::Module(job), deadline);
+        return BenchWork::Library(LibraryJob::Module(job), deadline);
     }
     let planned = &tasks[attempt.task];
     let job = RunJob::new(planned.json.clone(), attempt.cpus.clone(), attempt.method.of_visit());
@@ -49,7 +49,7 @@ pub fn run(
     let job = RunJob { seed: config.seed, placement, counters: config.counters.clone(), is_checked, ..job };
     let deadline = job.deadline(planned.task.work().map_or(0, |work| work.flops), slack);
     match artifact {
-        Some(artifact) => Work::Run(job.of(artifact), deadline),
-        None => Work::Library(LibraryJob::Task(job), deadline),
+        Some(artifact) => BenchWork::Run(job.of(artifact), deadline),
+        None => BenchWork::Library(LibraryJob::Task(job), deadline),
     }
 }

@@ -27,13 +27,13 @@ mod tune;
 mod tuning;
 mod variations;
 
-pub use again::{AgainError, Told};
+pub use again::{AgainError, RecordedAttempt};
 pub use attempt::{attempts, planned_modules, planned_tasks};
-pub use collect::{Campaign, Event, Outcomes, collect};
+pub use collect::{Campaign, CampaignEvent, Outcomes, collect};
 pub use conditions::CurrentConditions;
 pub use config::{Config, ConfigError, ModelRequest};
 pub use corun_settings::CoRun;
-pub use finals::{Finals, Found, Verdict};
+pub use finals::{Finals, FoundBest, Verdict};
 pub use module::PlannedModule;
 pub use night::Night;
 pub use planned::{Attempt, Bases, Code, PlannedTask};

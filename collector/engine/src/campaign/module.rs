@@ -30,7 +30,7 @@ pub struct PlannedModule {
 #[allow(missing_docs)]
 pub enum ModuleError {
     #[error(
-        "TorchScript does not say the shapes of its inputs; give each with `--shape`, such as `--shape 0=1x3x224x224`, \
+        "TorchScript files lack the shapes of inputs; give each with `--shape`, such as `--shape 0=1x3x224x224`, \
          or `--shape 0:i64=1x128` for whole numbers"
     )]
     NoShapes,

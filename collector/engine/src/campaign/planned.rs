@@ -145,13 +145,10 @@ pub enum PlanningError {
          `transformers`"
     )]
     UnknownSource(String),
-    #[error(
-        "`{0}` would have to be downloaded, which this program does not do; fetch it first and give the file's path"
-    )]
+    #[error("`{0}` is remote, and this program downloads nothing; fetch it and give the file's path")]
     NotLocal(String),
     #[error(
-        "`{name}` {}, whatever batch size is asked for{}; leave `--batchsize` out, or give `--shape` where the file leaves \
-         dimensions open", fixed(*has), because(why.as_deref())
+        "`{name}` {}, independent of `--batchsize`{}; remove `--batchsize`, or give `--shape` for dynamic dimensions", fixed(*has), because(why.as_deref())
     )]
     Batch { name: String, has: Option<i64>, why: Option<String> },
     #[error("cannot run `{name}` as a whole")]

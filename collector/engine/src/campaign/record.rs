@@ -242,7 +242,7 @@ pub fn describe_reply(record: &mut Record, reply: &Result<RunReply, Fault>) -> R
 /// Fills the columns of a simulated result. A simulator is deterministic, so the interval is empty.
 fn describe_simulated(record: &mut Record, simulated: &Simulated) -> Result<(), RowError> {
     if record.source != Source::Simulated {
-        fail(record, Outcome::RunFailed, format!("a simulated time is none of the source `{}`", record.source));
+        fail(record, Outcome::RunFailed, format!("a simulated time cannot have the source `{}`", record.source));
         return Ok(());
     }
     let time = simulated.time_ns;
@@ -260,7 +260,7 @@ fn describe_simulated(record: &mut Record, simulated: &Simulated) -> Result<(), 
 fn describe_measured(record: &mut Record, measured: &Measured) -> Result<(), RowError> {
     // An emulated board measures its own times.
     if !matches!(record.source, Source::Measured | Source::Emulated) {
-        fail(record, Outcome::RunFailed, format!("a measured time is none of the source `{}`", record.source));
+        fail(record, Outcome::RunFailed, format!("a measured time cannot have the source `{}`", record.source));
         return Ok(());
     }
     describe_measurement(record, &measured.measurement)?;

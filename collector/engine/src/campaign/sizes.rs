@@ -14,7 +14,7 @@ use models::{Graph, Plan, Task, TaskUse};
 use std::collections::HashMap;
 
 /// One model at one size: its graph and its calls.
-struct Member<'a> {
+struct SizeMember<'a> {
     request: &'a ModelRequest,
     /// Index among all models of the campaign.
     index: usize,
@@ -32,7 +32,11 @@ pub(super) fn plan(
         for index in group {
             let request = &config.models[index];
             let failed = |source| PlanningError::Model { name: request.name.clone(), source };
-            members.push(Member { request, index, cuts: cuts(&models.load(request)?.graph, config).map_err(failed)? });
+            members.push(SizeMember {
+                request,
+                index,
+                cuts: cuts(&models.load(request)?.graph, config).map_err(failed)?,
+            });
         }
         for cut in 0..members[0].cuts.len() {
             plan_cut(&members, cut, add);
@@ -56,7 +60,11 @@ fn groups(models: &[ModelRequest]) -> Vec<Vec<usize>> {
     groups
 }
 
-fn plan_cut(members: &[Member<'_>], cut: usize, add: &mut dyn FnMut(TaskUse, usize, Option<Symbolic>, Option<String>)) {
+fn plan_cut(
+    members: &[SizeMember<'_>],
+    cut: usize,
+    add: &mut dyn FnMut(TaskUse, usize, Option<Symbolic>, Option<String>),
+) {
     let plans: Vec<&(Graph, Plan)> = members.iter().map(|member| &member.cuts[cut]).collect();
     let calls = plans[0].1.calls.len();
     if plans.iter().any(|(_, plan)| plan.calls.len() != calls) {
@@ -95,7 +103,7 @@ fn plan_cut(members: &[Member<'_>], cut: usize, add: &mut dyn FnMut(TaskUse, usi
 }
 
 /// Returns the names of the symbols of a group, with their values at each size.
-fn names(members: &[Member<'_>]) -> Vec<(&'static str, Vec<i64>)> {
+fn names(members: &[SizeMember<'_>]) -> Vec<(&'static str, Vec<i64>)> {
     let batch = members.iter().map(|member| member.request.batch.unwrap_or(0)).collect();
     let sequence = members.iter().map(|member| member.request.tokens.map_or(0, |tokens| tokens.sequence)).collect();
     vec![("batch", batch), ("sequence", sequence)]

@@ -36,18 +36,19 @@ pub struct Tune {
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default, deny_unknown_fields)]
 pub struct TuneSettings {
-    /// Who proposes schedules [default: draft]
+    /// Tuner that proposes schedules [default: draft]
     #[cfg_attr(feature = "clap", arg(long, value_parser = choices::<TunerName>(), value_name = "TUNER"))]
     pub tuner: Option<TunerName>,
-    /// Trials of each model, all its tasks and thread counts together; they go where they save most [default: 3000]
+    /// Number of trials per model, over all tasks and thread counts [default: 3000]
     ///
-    /// Trials of the same search that the store has already are counted; what other campaigns measured is known for nothing.
+    /// Trials go to the tasks with the largest expected gain. Trials of the same search that are in the store count;
+    /// records of other campaigns are reused without using up trials.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub trials: Option<usize>,
-    /// Trials of one task on one number of threads, at most
+    /// Maximum number of trials per task and thread count
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub trials_per_task: Option<usize>,
-    /// Give up a task after N trials without a gain; 0 for never [default: 100]
+    /// Stop a task after N trials without improvement; 0 for never [default: 100]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub patience: Option<usize>,
     // The flag is a list of texts, one for each axis.
@@ -133,12 +134,12 @@ impl Tune {
                 format!("this program has version {VERSION} of the schedule spaces"),
             ));
         }
-        if self.tuner.draws() && !self.only.is_empty() {
+        if self.tuner.samples_tvm_space() && !self.only.is_empty() {
             let axes: Vec<&str> = self.only.0.keys().map(String::as_str).collect();
-            let why = "draws from TVM's own space have none of our axes: leave it out, or take another tuner";
+            let why = "TVM's own space has no such axes: remove the setting, or choose another tuner";
             return Some(("only", axes.join(", "), why.to_owned()));
         }
-        let sizes = "schedules are searched for one size at a time: leave out the executor `vm`";
+        let sizes = "a search needs static sizes: remove the executor `vm`";
         let why = self.tuner.misfit(target).or_else(|| is_for_sizes.then(|| sizes.to_owned()))?;
         Some(("tuner", self.tuner.name().to_owned(), why))
     }

@@ -56,7 +56,7 @@ impl CoRunCampaign {
                 .with_hint("give `--config configs/corun.toml`, or add `[corun]` with `sizes = [2]`")
         })?;
         if !config.compiled_kind().runs_on_cpus() {
-            return Err(Failure::usage("only operators on CPUs run beside each other").with_hint("leave out `target`"));
+            return Err(Failure::usage("co-runs are supported only on CPUs").with_hint("leave out `target`"));
         }
         let wrong = |error: &dyn std::error::Error| Failure::usage(chain(error));
         let tasks = planned_tasks(&config, loaded).map_err(|error| wrong(&error))?;
@@ -67,7 +67,7 @@ impl CoRunCampaign {
         let bases = bases(&config, &target, &facts, &versions)?;
         let operators = operators(&tasks, &corun, config.seed, &target, &bases).map_err(|error| wrong(&error))?;
         if operators.is_empty() {
-            return Err(Failure::usage("no operator of these models is compiled, so none runs beside another"));
+            return Err(Failure::usage("these models have no compiled operators, so there is nothing to co-run"));
         }
         let can_part = can_be_parted(Path::new(RESCTRL));
         if let (Some(_), Err(why)) = (corun.cache_share, &can_part) {
@@ -77,7 +77,7 @@ impl CoRunCampaign {
             .map_err(|error| wrong(&error))?;
         if left_out > 0 {
             observer.note(format!(
-                "{left_out} combinations are left out: their members need more cores than the {} there are",
+                "{left_out} combinations were skipped: their members need more than {} cores",
                 cpus.len()
             ));
         }

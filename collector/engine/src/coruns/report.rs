@@ -144,7 +144,7 @@ impl CoRunReport {
         let CoRunReport { store, combinations, known_before, outcomes, .. } = self;
         let made = outcomes.text();
         let known =
-            if *known_before > 0 { format!(", {known_before} combinations known before") } else { String::new() };
+            if *known_before > 0 { format!(", {known_before} combinations from the store") } else { String::new() };
         let left = if outcomes.left > 0 { format!(", {} records left", outcomes.left) } else { String::new() };
         format!("{combinations} combinations; records: {made}{known}{left} · in `{store}`")
     }

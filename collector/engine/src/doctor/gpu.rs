@@ -47,13 +47,13 @@ pub(super) fn gpu_device(gpu: &GpuFound) -> Finding {
     let (status, consequence, advice) = match &gpu.compiler {
         Ok((version, ..)) if is_too_new(version, &facts.driver_cuda) => (
             Status::Limited,
-            "the driver refuses what the newer NVRTC compiles",
+            "the driver rejects code of the newer NVRTC",
             "install a driver for NVRTC's release of CUDA, or name an older `libnvrtc.so` in `OPCOLLECT_NVRTC`",
         ),
         Ok((_, _, known)) if !known.contains(&facts.capability) => (
             Status::Limited,
-            "NVRTC does not compile for this very architecture",
-            "name the `libnvrtc.so` of a release that does in `OPCOLLECT_NVRTC`, or give `--arch` an earlier \
+            "NVRTC does not support this architecture",
+            "set `OPCOLLECT_NVRTC` to the `libnvrtc.so` of a release that does, or give `--arch` an earlier \
              architecture of the same family",
         ),
         _ => (Status::Ok, "", ""),
@@ -64,14 +64,12 @@ pub(super) fn gpu_device(gpu: &GpuFound) -> Finding {
 pub(super) fn gpu_state(gpu: &GpuFound) -> Finding {
     let topic = "GPU state (NVML)";
     match &gpu.state {
-        Ok(()) => {
-            finding(topic, Status::Ok, "clocks, power, temperature and what holds clocks back".to_owned(), "", "")
-        }
+        Ok(()) => finding(topic, Status::Ok, "clocks, power, temperature and throttle reasons".to_owned(), "", ""),
         Err(why) => finding(
             topic,
             Status::Limited,
             why.clone(),
-            "records do not say at which clocks a GPU ran",
+            "records will lack GPU clocks",
             "install libnvidia-ml, which is part of the NVIDIA driver",
         ),
     }
@@ -79,7 +77,7 @@ pub(super) fn gpu_state(gpu: &GpuFound) -> Finding {
 
 pub(super) fn gpu_profiler(gpu: &GpuFound) -> Finding {
     let topic = "GPU profiler (CUPTI)";
-    let consequence = "times of kernels without the gaps between them, and what the hardware counts, are refused";
+    let consequence = "kernel times without gaps and hardware counters are unavailable";
     match &gpu.profiler {
         Ok(Some(version)) => finding(topic, Status::Ok, format!("interface {version}"), "", ""),
         Ok(None) => finding(topic, Status::Limited, "it finds no driver".to_owned(), consequence, driver::HINT),
@@ -89,7 +87,7 @@ pub(super) fn gpu_profiler(gpu: &GpuFound) -> Finding {
 
 pub(super) fn gpu_counters(gpu: &GpuFound) -> Finding {
     let topic = "GPU counters";
-    let consequence = "what the hardware counts of kernels is refused; their times are not touched by that";
+    let consequence = "hardware counters of kernels are unavailable; times are not affected";
     let why = match &gpu.counters {
         Ok(GpuCounters { chip, given, lacking }) => {
             let found = format!("{given} of {} on the chip {chip}", given + lacking.len());
@@ -101,7 +99,7 @@ pub(super) fn gpu_counters(gpu: &GpuFound) -> Finding {
         }
         Err(why) => why,
     };
-    const STOP_OTHERS: &str = "stop other profilers, such as DCGM's, since only one may use a device; run on the device itself, not a part of it";
+    const STOP_OTHERS: &str = "stop other profilers, such as DCGM's, because only one can use a device; run on the whole device, not on a MIG partition";
     let (found, advice) = match gpu.counters_restricted {
         Some(true) => (format!("for administrators only (RmProfilingAdminOnly): {why}"), cupti::PERMISSION_HINT),
         _ if gpu.device.is_err() => (why.clone(), driver::HINT),

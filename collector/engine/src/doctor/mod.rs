@@ -63,7 +63,7 @@ pub struct Finding {
 /// Result of the search for a native library.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibraryFound {
-    library: &'static Library,
+    library: &'static LibraryState,
     /// Path of the library, or None if it was not found.
     pub path: Option<PathBuf>,
 }
@@ -137,7 +137,7 @@ pub struct Evidence {
 
 /// A native library that some feature needs.
 #[derive(Debug, PartialEq, Eq)]
-struct Library {
+struct LibraryState {
     topic: &'static str,
     /// Alternative file names.
     files: &'static [&'static str],
@@ -146,31 +146,31 @@ struct Library {
     advice: &'static str,
 }
 
-const INSTALL: &str = "install the pinned wheels of requirements.txt, or name their folder";
+const INSTALL: &str = "install the pinned wheels of requirements.txt, or set their folder";
 
-const LIBRARIES: &[Library] = &[
-    Library {
+const LIBRARIES: &[LibraryState] = &[
+    LibraryState {
         topic: "TVM interface",
         files: &["libtvm_ffi.so"],
         is_required: true,
         consequence: "nothing can be compiled or run",
         advice: INSTALL,
     },
-    Library {
+    LibraryState {
         topic: "TVM runtime",
         files: &["libtvm_runtime.so"],
         is_required: true,
         consequence: "nothing can be run",
         advice: INSTALL,
     },
-    Library {
+    LibraryState {
         topic: "TVM compiler",
         files: &["libtvm_compiler.so", "libtvm.so"],
         is_required: true,
         consequence: "nothing can be compiled; artifacts built elsewhere can be run",
         advice: INSTALL,
     },
-    Library {
+    LibraryState {
         topic: "TVM runtime extras",
         files: &["libtvm_runtime_extra.so"],
         is_required: false,
@@ -248,7 +248,7 @@ fn read_number<T: std::str::FromStr>(path: &Path) -> Option<T> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-fn find(library: &'static Library, folders: &[PathBuf]) -> LibraryFound {
+fn find(library: &'static LibraryState, folders: &[PathBuf]) -> LibraryFound {
     let candidates = folders.iter().flat_map(|folder| library.files.iter().map(move |file| folder.join(file)));
     LibraryFound { library, path: candidates.into_iter().find(|path| path.is_file()) }
 }
@@ -287,7 +287,7 @@ fn finding(topic: &str, status: Status, found: impl Into<String>, consequence: &
 }
 
 fn library(found: &LibraryFound, folders: &[PathBuf]) -> Finding {
-    let Library { topic, files, is_required, consequence, advice } = found.library;
+    let LibraryState { topic, files, is_required, consequence, advice } = found.library;
     let (status, seen) = match &found.path {
         Some(path) => (Status::Ok, path.display().to_string()),
         None => {
@@ -302,9 +302,9 @@ fn library(found: &LibraryFound, folders: &[PathBuf]) -> Finding {
 
 fn processors(facts: &Facts) -> Finding {
     let allowed = facts.allowed_cpus.len();
-    let found = format!("{allowed} of {} processors may be used", facts.logical_cpus);
+    let found = format!("{allowed} of {} processors are available to this process", facts.logical_cpus);
     let status = if allowed > 1 { Status::Ok } else { Status::Limited };
-    let consequence = "building and measuring must take turns, and only one thread can be measured";
+    let consequence = "builds and measurements alternate, and only one thread can be measured";
     finding("processors", status, found, consequence, "give the process more processors")
 }
 
@@ -327,7 +327,7 @@ fn memory(evidence: &Evidence) -> Finding {
 
 fn noise(noise: &Noise) -> Finding {
     let found = format!(
-        "{:.1} % of the time lost in {:.0} gaps per second, the longest {:.2} ms",
+        "{:.1} % of the time lost in {:.0} interruptions per second, the longest {:.2} ms",
         noise.lost_share * 100.0,
         noise.gaps_per_second,
         noise.gap_max_ns as f64 / 1e6
@@ -370,7 +370,7 @@ fn governor(facts: &Facts) -> Finding {
 }
 
 fn boost(facts: &Facts) -> Finding {
-    let consequence = "the clock depends on heat and on how many cores work; thread counts compare less well";
+    let consequence = "the clock depends on temperature and active cores, which biases comparisons of thread counts";
     let advice = "as root: write 0 to cpufreq/boost, or 1 to intel_pstate/no_turbo, under /sys/devices/system/cpu";
     match facts.is_boost_on {
         Some(false) => finding("clock boost", Status::Ok, "off", "", ""),
@@ -383,12 +383,12 @@ fn boost(facts: &Facts) -> Finding {
 
 fn smt(facts: &Facts) -> Finding {
     let (status, found) = match facts.is_smt_active {
-        Some(true) => (Status::Limited, "on: cores share their units between two threads"),
+        Some(true) => (Status::Limited, "on: two threads share the units of a core"),
         Some(false) => (Status::Ok, "off, as far as can be seen"),
         None => (Status::Limited, "unknown"),
     };
     let advice = "measure on one thread per core, or as root: `echo off > /sys/devices/system/cpu/smt/control`";
-    finding("SMT", status, found, "a neighbour on the same core changes times", advice)
+    finding("SMT", status, found, "the other thread of a core affects times", advice)
 }
 
 fn isolation(facts: &Facts) -> Finding {
@@ -405,7 +405,8 @@ fn machine(facts: &Facts) -> Finding {
     match &facts.hypervisor {
         None => finding("virtual machine", Status::Ok, "no", "", ""),
         Some(name) => {
-            let consequence = "neighbours on the host disturb unseen; cache sizes and clock policy are the host's";
+            let consequence =
+                "other virtual machines may disturb measurements; cache sizes and clock policy are the host's";
             finding(
                 "virtual machine",
                 Status::Limited,
@@ -432,7 +433,7 @@ fn hardware_counters(evidence: &Evidence) -> Finding {
         (false, Some(refusal)) => format!("{}, but not all: {}", given.join(", "), refusal.why),
         (_, None) => given.join(", "),
     };
-    let consequence = "records hold times, faults and processor time, but nothing of what the processor did";
+    let consequence = "records have times, faults and processor time, but no hardware counters";
     finding(
         "hardware counters",
         status,
@@ -453,7 +454,7 @@ fn perf_events(evidence: &Evidence) -> Finding {
         Some(level) if level <= 2 => Status::Limited,
         _ => Status::Missing,
     };
-    let consequence = "counters come from PAPI or from the kernel's general figures only";
+    let consequence = "only PAPI and the kernel's general statistics provide counters";
     finding(
         "perf events",
         status,
@@ -464,7 +465,7 @@ fn perf_events(evidence: &Evidence) -> Finding {
 }
 
 fn papi_finding(papi: &Result<PapiFound, String>) -> Finding {
-    let consequence = "floating-point counters are not available; others come from perf events";
+    let consequence = "floating-point counters are unavailable; other counters use perf events";
     match papi {
         Err(why) => finding(
             "PAPI",
@@ -479,7 +480,7 @@ fn papi_finding(papi: &Result<PapiFound, String>) -> Finding {
                 None => finding("PAPI", Status::Ok, &papi.version, "", ""),
                 Some(reason) => {
                     let found = format!("{}, with its processor counters off: {reason}", papi.version);
-                    let advice = "where the processor is newer than libpfm4, install a newer libpfm4";
+                    let advice = "if the processor is newer than libpfm4, install a newer libpfm4";
                     finding("PAPI", Status::Limited, found, consequence, advice)
                 }
             }

@@ -9,7 +9,7 @@
 /// A layout of boxes and lines.
 pub(super) struct Layered {
     pub boxes: Vec<Placed>,
-    pub edges: Vec<Line>,
+    pub edges: Vec<DrawnLine>,
     pub width: f64,
     pub height: f64,
 }
@@ -23,7 +23,7 @@ pub(super) struct Placed {
 }
 
 /// A line from the lower side of a box to the upper side of another.
-pub(super) struct Line {
+pub(super) struct DrawnLine {
     pub from: usize,
     pub to: usize,
     pub points: Vec<(f64, f64)>,
@@ -36,7 +36,7 @@ const MAX_CORNERS: usize = 40_000;
 const SWEEPS: usize = 12;
 
 /// A box, or the corner of a line.
-struct Place {
+struct LayerPlace {
     width: f64,
     layer: usize,
     above: Vec<usize>,
@@ -47,10 +47,10 @@ struct Place {
 /// Computes the layout of boxes of these widths. Edges lead from a lower to a higher index.
 pub(super) fn layered(widths: &[f64], edges: &[(usize, usize)]) -> Layered {
     let layer_of = layer_of(widths.len(), edges);
-    let mut places: Vec<Place> = widths
+    let mut places: Vec<LayerPlace> = widths
         .iter()
         .zip(&layer_of)
-        .map(|(&width, &layer)| Place { width, layer, above: vec![], below: vec![], x: 0.0 })
+        .map(|(&width, &layer)| LayerPlace { width, layer, above: vec![], below: vec![], x: 0.0 })
         .collect();
     let corners: usize = edges.iter().map(|&(from, to)| layer_of[to] - layer_of[from] - 1).sum();
     let mut chains = Vec::new();
@@ -59,7 +59,7 @@ pub(super) fn layered(widths: &[f64], edges: &[(usize, usize)]) -> Layered {
         if corners <= MAX_CORNERS {
             for layer in layer_of[from] + 1..layer_of[to] {
                 chain.push(places.len());
-                places.push(Place { width: CORNER_WIDTH, layer, above: vec![], below: vec![], x: 0.0 });
+                places.push(LayerPlace { width: CORNER_WIDTH, layer, above: vec![], below: vec![], x: 0.0 });
             }
         }
         chain.push(to);
@@ -99,8 +99,8 @@ fn layer_of(count: usize, edges: &[(usize, usize)]) -> Vec<usize> {
     layer
 }
 
-fn order(layers: &mut [Vec<usize>], places: &mut [Place]) {
-    let number = |layers: &[Vec<usize>], places: &mut [Place]| {
+fn order(layers: &mut [Vec<usize>], places: &mut [LayerPlace]) {
+    let number = |layers: &[Vec<usize>], places: &mut [LayerPlace]| {
         for layer in layers {
             layer.iter().enumerate().for_each(|(at, &index)| places[index].x = at as f64);
         }
@@ -123,12 +123,12 @@ fn order(layers: &mut [Vec<usize>], places: &mut [Place]) {
     }
 }
 
-fn mean_of(neighbours: &[usize], places: &[Place]) -> Option<f64> {
+fn mean_of(neighbours: &[usize], places: &[LayerPlace]) -> Option<f64> {
     let sum: f64 = neighbours.iter().map(|&index| places[index].x).sum();
     (!neighbours.is_empty()).then(|| sum / neighbours.len() as f64)
 }
 
-fn arrange(layers: &[Vec<usize>], places: &mut [Place]) {
+fn arrange(layers: &[Vec<usize>], places: &mut [LayerPlace]) {
     for layer in layers {
         let total: f64 = layer.iter().map(|&index| places[index].width + GAP).sum();
         let mut left = -total / 2.0;
@@ -167,7 +167,13 @@ fn apart(wanted: &[f64], widths: &[f64]) -> Vec<f64> {
     right.iter().zip(left).map(|(right, left)| (right + left) / 2.0).collect()
 }
 
-fn finish(widths: &[f64], places: &[Place], edges: &[(usize, usize)], chains: &[Vec<usize>], layers: usize) -> Layered {
+fn finish(
+    widths: &[f64],
+    places: &[LayerPlace],
+    edges: &[(usize, usize)],
+    chains: &[Vec<usize>],
+    layers: usize,
+) -> Layered {
     let left = places.iter().map(|place| place.x - place.width / 2.0).fold(f64::INFINITY, f64::min).min(0.0);
     let right = places.iter().map(|place| place.x + place.width / 2.0).fold(left, f64::max);
     let x = |index: usize| places[index].x - left + GAP;
@@ -180,7 +186,7 @@ fn finish(widths: &[f64], places: &[Place], edges: &[(usize, usize)], chains: &[
         let mut points: Vec<(f64, f64)> = sides.collect();
         points.pop();
         points.remove(0);
-        Line { from, to, points }
+        DrawnLine { from, to, points }
     });
     Layered {
         boxes: boxes.collect(),

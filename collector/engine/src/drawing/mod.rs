@@ -39,7 +39,7 @@ struct Card {
 
 /// A measured time of a task.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Told {
+pub struct MeasuredMedian {
     /// The time, in nanoseconds.
     pub time_ns: f64,
     /// Description of its uncertainty and of the place of the measurement.
@@ -47,7 +47,7 @@ pub struct Told {
 }
 
 /// Renders a graph as HTML. `times` contains times by the hashes of tasks.
-pub fn drawn(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String, Told>) -> Result<String> {
+pub fn drawn(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String, MeasuredMedian>) -> Result<String> {
     let drawing = Drawing::of(graph, fuse, claims, times)?;
     let layered = layers::layered(&drawing.widths(), &drawing.edges);
     let mut facts = Vec::new();
@@ -88,7 +88,7 @@ struct Drawing {
 }
 
 impl Drawing {
-    fn of(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String, Told>) -> Result<Drawing> {
+    fn of(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String, MeasuredMedian>) -> Result<Drawing> {
         let plan = plan_with(graph, fuse, claims)?;
         let mut cards = Vec::new();
         // The box that produces each value.
@@ -107,7 +107,7 @@ impl Drawing {
             works.push(plan.tasks[call.task].task.work()?);
         }
         let all: f64 = works.iter().map(|work| work.flops as f64).sum();
-        let told: Vec<Option<&Told>> =
+        let told: Vec<Option<&MeasuredMedian>> =
             plan.calls.iter().map(|call| times.get(&plan.tasks[call.task].task.hash())).collect();
         let time_ns: f64 = told.iter().flatten().map(|told| told.time_ns).sum();
         // The bars show times if every call has one, and operations otherwise.
@@ -315,15 +315,18 @@ mod tests {
     fn measured_tasks_show_their_times_and_compare_by_them() {
         let graph = simplify(&zoo::build("mlp", 1).unwrap()).unwrap();
         let plan = plan_with(&graph, Fuse::Epilogue, &[]).unwrap();
-        let told =
-            |place: usize| Told { time_ns: 1e3 * 2f64.powi(place as i32), remark: "± 0.8 % on a <host>".to_owned() };
+        let told = |place: usize| MeasuredMedian {
+            time_ns: 1e3 * 2f64.powi(place as i32),
+            remark: "± 0.8 % on a <host>".to_owned(),
+        };
         let hashes = || plan.tasks.iter().map(|found| found.task.hash());
-        let times: HashMap<String, Told> = hashes().enumerate().map(|(place, hash)| (hash, told(place))).collect();
+        let times: HashMap<String, MeasuredMedian> =
+            hashes().enumerate().map(|(place, hash)| (hash, told(place))).collect();
         let page = drawn(&graph, Fuse::Epilogue, &[], &times).unwrap();
         assert!(page.contains(">1.00 µs · "), "{page}");
         assert!(page.contains(" % of the model; ± 0.8 % on a \\u003chost>"), "{page}");
         assert!(page.contains(&format!("{} of them measured: ", plan.calls.len())), "{page}");
-        let first: HashMap<String, Told> = hashes().take(1).map(|hash| (hash, told(0))).collect();
+        let first: HashMap<String, MeasuredMedian> = hashes().take(1).map(|hash| (hash, told(0))).collect();
         let page = drawn(&graph, Fuse::Epilogue, &[], &first).unwrap();
         assert!(page.contains("\"1.00 µs; ± 0.8 %") && page.contains("1 of them measured: 1.00 µs"), "{page}");
     }

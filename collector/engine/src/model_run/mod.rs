@@ -9,11 +9,11 @@ use crate::boards::BoardOptions;
 use crate::campaign::record;
 use crate::campaign::settings::Resolved;
 use crate::failure::{Failure, chain};
-use crate::given::InputFiles;
-use crate::keeping::{Keeping, Kept};
+use crate::input_files::InputFiles;
 use crate::network;
 use crate::observer::Observer;
-use crate::prepared::{Asked, On, PreparedModel, not_built};
+use crate::prepared::{On, PreparationRequest, PreparedModel, not_built};
+use crate::record_keeping::{Keeping, RecordLocation};
 use crate::runs::{PROGRAM, Runs, method};
 use crate::{Result, machine, staging};
 use bench::Access;
@@ -73,7 +73,7 @@ pub fn refuse_plan_on_board(options: &ModelRunOptions<'_>) -> Result<()> {
 pub fn run(options: &ModelRunOptions<'_>, resolved: Resolved, observer: Rc<dyn Observer>) -> Result<ModelRun> {
     refuse_plan_on_board(options)?;
     let Resolved { config, loaded } = resolved;
-    let mut whole = PreparedModel::of(Asked {
+    let mut whole = PreparedModel::of(PreparationRequest {
         config,
         models: &loaded,
         threads: options.threads,
@@ -157,7 +157,7 @@ fn measure(
 fn keep(
     keeping: Option<Keeping>,
     fill: impl FnOnce(&mut Record) -> std::result::Result<(), RowError>,
-) -> Result<Option<Kept>> {
+) -> Result<Option<RecordLocation>> {
     keeping.map(|keeping| keeping.keep(fill)).transpose()
 }
 

@@ -2,8 +2,8 @@
 
 use crate::boards::Board;
 use crate::campaign::record;
-use crate::keeping::Kept;
 use crate::network::{self, Comparison};
+use crate::record_keeping::RecordLocation;
 use datasets::{Covers, Json, Record, RowError, Source};
 use executor::Program;
 use job::Measured;
@@ -33,7 +33,7 @@ pub struct RanProgram<'a> {
     /// Comparison with the reference, if outputs are compared.
     pub check: Option<Comparison>,
     /// Location of the record, if one is stored.
-    pub kept: Option<Kept>,
+    pub kept: Option<RecordLocation>,
     /// Parallel plan of the calls, if there is one.
     pub stages: Option<&'a StagePlan>,
     /// Board on which the program ran, if it did not run on this machine.
@@ -69,7 +69,7 @@ pub struct ModelReport {
     constant_bytes: u64,
     peak_memory_bytes: u64,
     check: Option<Comparison>,
-    record: Option<Kept>,
+    record: Option<RecordLocation>,
     #[serde(skip_serializing_if = "Option::is_none")]
     parallel: Option<Parallel>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -81,7 +81,7 @@ pub struct ModelReport {
     promised: Option<Promise>,
     /// Median times of each group of each stage.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    lanes: Vec<Lane>,
+    lanes: Vec<ReportLane>,
     warnings: Vec<String>,
     /// Heading about the board, which is only part of the text.
     #[serde(skip)]
@@ -90,7 +90,7 @@ pub struct ModelReport {
 
 /// Times of a group of calls.
 #[derive(Clone, Debug, Serialize)]
-struct Lane {
+struct ReportLane {
     stage: usize,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     cores: Vec<usize>,
@@ -158,12 +158,12 @@ impl ModelReport {
     }
 }
 
-fn lanes(ran: &RanProgram<'_>) -> Vec<Lane> {
+fn lanes(ran: &RanProgram<'_>) -> Vec<ReportLane> {
     let stages = ran.program.stages.iter().zip(&ran.measured.stages_ns).enumerate();
     let is_on_gpu = targets::find(ran.target).is_some_and(|kind| kind.runs_on_gpu());
     let mut lanes = Vec::new();
     for (stage, (groups, seen)) in stages {
-        lanes.extend(groups.groups.iter().zip(seen).map(|(group, (begin_ns, end_ns))| Lane {
+        lanes.extend(groups.groups.iter().zip(seen).map(|(group, (begin_ns, end_ns))| ReportLane {
             stage,
             cores: if is_on_gpu { Vec::new() } else { group.cores.clone() },
             stream: group.cores.first().copied().filter(|_| is_on_gpu),
@@ -203,7 +203,7 @@ fn describe(report: &ModelReport) -> String {
             format!("; promised {} ({})", duration(promise.time_ns), between(promise.low_ns, promise.high_ns))
         });
         let (name, promised) = (parallel.name(), promised.unwrap_or_default());
-        lines.push(format!("  plan        {name}: {stages} stages, up to {width} groups side by side{promised}"));
+        lines.push(format!("  plan        {name}: {stages} stages, up to {width} concurrent groups{promised}"));
     }
     lines.push(format!("  first run   {}", duration(report.first_run_ns as f64)));
     lines.push(format!(
@@ -218,7 +218,7 @@ fn describe(report: &ModelReport) -> String {
     lines.push(match &report.check {
         None => "  check       none".to_owned(),
         Some(check) => format!(
-            "  check       {}: off by {:.1e} where outputs are up to {:.1e}; {:.0e} of that is allowed",
+            "  check       {}: differs by {:.1e} where outputs are up to {:.1e}; a relative difference of {:.0e} is allowed",
             if check.is_right { "right" } else { "WRONG" },
             check.max_abs_error,
             check.largest_output,

@@ -77,14 +77,14 @@ pub struct Function {
     /// Symbol of the function.
     pub name: String,
     /// Instructions of the function.
-    pub lines: Vec<Instruction>,
+    pub lines: Vec<AnnotatedInstruction>,
     /// Loops of the function, outer loops before inner ones.
-    pub loops: Vec<Loop>,
+    pub loops: Vec<AnnotatedLoop>,
 }
 
 /// An instruction with its samples.
 #[derive(Clone, Debug, Serialize)]
-pub struct Instruction {
+pub struct AnnotatedInstruction {
     /// Offset from the first byte of the function.
     pub offset: u64,
     /// Assembly text.
@@ -95,7 +95,7 @@ pub struct Instruction {
 
 /// A loop of the machine code.
 #[derive(Clone, Debug, Serialize)]
-pub struct Loop {
+pub struct AnnotatedLoop {
     /// Index of its first instruction.
     pub first: usize,
     /// Index of its last instruction.
@@ -172,12 +172,12 @@ fn told(function: ListedFunction, hits: &HashMap<(&str, u64), u64>, own: u64, ba
     let ListedFunction { name, lines, loops } = function;
     let line = |Line { offset, text }: Line| {
         let samples = hits.get(&(name.as_str(), offset)).copied().unwrap_or(0);
-        Instruction { offset, text, samples }
+        AnnotatedInstruction { offset, text, samples }
     };
-    let lines: Vec<Instruction> = lines.into_iter().map(line).collect();
-    let mut loops: Vec<Loop> = loops
+    let lines: Vec<AnnotatedInstruction> = lines.into_iter().map(line).collect();
+    let mut loops: Vec<AnnotatedLoop> = loops
         .into_iter()
-        .map(|ListedLoop { first, last, around, turns, estimated_share }| Loop {
+        .map(|ListedLoop { first, last, around, turns, estimated_share }| AnnotatedLoop {
             first,
             last,
             around,

@@ -13,17 +13,17 @@ use std::io::BufReader;
 use std::path::Path;
 
 /// Format of a file.
-enum Format {
+enum ArrayFormat {
     Npy,
     Npz,
     SafeTensors,
 }
 
-fn format(path: &Path) -> Format {
+fn format(path: &Path) -> ArrayFormat {
     match path.extension().and_then(|end| end.to_str()) {
-        Some("npz") => Format::Npz,
-        Some("safetensors") => Format::SafeTensors,
-        _ => Format::Npy,
+        Some("npz") => ArrayFormat::Npz,
+        Some("safetensors") => ArrayFormat::SafeTensors,
+        _ => ArrayFormat::Npy,
     }
 }
 
@@ -31,9 +31,9 @@ fn format(path: &Path) -> Format {
 pub fn read(path: &Path, name: &str, wanted: &TensorType) -> Result<Tensor, String> {
     let failed = |why: String| format!("cannot use `{}`: {why}", path.display());
     match format(path) {
-        Format::Npy => open(path).and_then(|file| npy::take(file, wanted)).map_err(failed),
-        Format::Npz => archive(path).and_then(|archive| member(&archive, name, wanted)).map_err(failed),
-        Format::SafeTensors => {
+        ArrayFormat::Npy => open(path).and_then(|file| npy::take(file, wanted)).map_err(failed),
+        ArrayFormat::Npz => archive(path).and_then(|archive| member(&archive, name, wanted)).map_err(failed),
+        ArrayFormat::SafeTensors => {
             let entries = zoo::safetensors::load(path).map_err(|error| error.to_string())?;
             let entry = entries.get(name);
             let entry = entry.ok_or_else(|| failed(missing(name, entries.keys().cloned().collect())))?;
@@ -49,9 +49,11 @@ pub fn read(path: &Path, name: &str, wanted: &TensorType) -> Result<Tensor, Stri
 pub fn names(path: &Path) -> Result<Vec<String>, String> {
     let failed = |why: String| format!("cannot use `{}`: {why}", path.display());
     match format(path) {
-        Format::Npy => Err(failed("it holds one array without a name; give it with `--input NAME=FILE`".to_owned())),
-        Format::Npz => archive(path).map(|archive| members(&archive)).map_err(failed),
-        Format::SafeTensors => {
+        ArrayFormat::Npy => {
+            Err(failed("it holds one array without a name; give it with `--input NAME=FILE`".to_owned()))
+        }
+        ArrayFormat::Npz => archive(path).map(|archive| members(&archive)).map_err(failed),
+        ArrayFormat::SafeTensors => {
             let entries = zoo::safetensors::load(path).map_err(|error| error.to_string())?;
             Ok(entries.into_keys().collect())
         }
@@ -64,7 +66,7 @@ fn open(path: &Path) -> Result<BufReader<File>, String> {
 
 fn archive(path: &Path) -> Result<Archive, String> {
     let bytes = ArchiveBytes::open(path).map_err(|error| error.to_string())?;
-    Archive::read(bytes).map_err(|error| format!("it is no archive of arrays ({error})"))
+    Archive::read(bytes).map_err(|error| format!("it is not an archive of arrays ({error})"))
 }
 
 /// Returns the names of the arrays in an archive.

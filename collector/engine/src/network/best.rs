@@ -38,11 +38,11 @@ impl Why {
     pub fn words(self) -> &'static str {
         match self {
             Why::NotMeasured => "not measured for this target and number of threads",
-            Why::Disturbed => "measured on a machine so disturbed that the median says nothing",
+            Why::Disturbed => "measured on a machine that was too noisy for a median",
             Why::OtherHost => "measured on other hosts only",
             Why::OtherVersions => "measured with other versions only",
             Why::OtherCode => "measured with other code only",
-            Why::Gone => "measured by schedules that are gone",
+            Why::Gone => "measured with schedules that no longer exist",
         }
     }
 }
@@ -59,7 +59,7 @@ const ALGORITHM: &str = "algorithm";
 
 /// Records of a task.
 #[derive(Clone, Debug)]
-struct Known {
+struct KnownSchedules {
     task: Task,
     /// Attempts that were measured alone.
     alone: Attempts,
@@ -100,7 +100,7 @@ impl Attempts {
     }
 }
 
-impl Known {
+impl KnownSchedules {
     /// Returns the schedule that is fastest alone.
     fn alone(&self) -> Option<&Schedule> {
         self.alone.first().map(|(_, schedule)| schedule)
@@ -117,7 +117,7 @@ impl Known {
 /// Best schedules of a model's tasks for a target and number of threads, collected from records.
 #[derive(Clone, Debug)]
 pub struct Best {
-    tasks: Vec<Known>,
+    tasks: Vec<KnownSchedules>,
     places: HashMap<String, usize>,
     target: Target,
     threads: usize,
@@ -140,7 +140,7 @@ impl Best {
         (now, all_versions): (Record, bool),
         (network, contest): (&str, &Json),
     ) -> Best {
-        let unknown = |task: &Task| Known {
+        let unknown = |task: &Task| KnownSchedules {
             task: task.clone(),
             alone: Attempts::default(),
             why: Why::NotMeasured,

@@ -5,7 +5,7 @@
 //! outputs are those of the model as the core represents it, which are compared with the model of
 //! the file. Times of the core are cycles of a timing model and are never added to other times.
 
-use accelerator::{Machine, Program, Timed, check, fold_scales, generate, simulate};
+use accelerator::{FunctionalMachine, Program, TimedProgram, check, fold_scales, generate, simulate};
 use job::space::{core_knobs, space};
 use models::{Call, Graph, Plan, Task, TensorType, ValueId};
 use reference::Tensor;
@@ -39,13 +39,13 @@ pub struct OnUnit {
     /// Name of the call in the model.
     pub scope: String,
     /// The core with the times of its timing model, or the CPU with the reason.
-    pub unit: Unit,
+    pub unit: ComputeUnit,
 }
 
 /// A computing unit of a board.
-pub enum Unit {
+pub enum ComputeUnit {
     /// The core on the fabric.
-    Core(Timed),
+    Core(TimedProgram),
     /// The CPU next to the core, with the reason why the core does not compute the call.
     Cpu(String),
 }
@@ -55,10 +55,10 @@ pub fn compute(
     (graph, plan): (&Graph, &Plan),
     constants: &[Option<Tensor>],
     inputs: &[Tensor],
-    on: &Core<'_>,
+    on: &MappedCore<'_>,
     done: &mut dyn FnMut(),
 ) -> Result<Mapped, MappedError> {
-    let mut values = Values::of(graph, constants, inputs);
+    let mut values = MappedValues::of(graph, constants, inputs);
     let by_result: HashMap<ValueId, &Call> = plan.calls.iter().map(|call| (call.result, call)).collect();
     // Nodes inside of a call are not computed separately.
     let mut inside = vec![false; graph.nodes.len()];
@@ -78,12 +78,12 @@ pub fn compute(
             Ok((bytes, timed)) => {
                 let ty = graph.values[result.0 as usize].ty.clone();
                 values.set(result, Tensor::from_bytes(ty, bytes)?);
-                Unit::Core(timed)
+                ComputeUnit::Core(timed)
             }
             Err(why) => {
                 let operands: Vec<Tensor> = call.arguments.iter().map(|id| values.get(*id).clone()).collect();
                 values.set(result, reference::evaluate(task, &operands)?);
-                Unit::Cpu(why)
+                ComputeUnit::Cpu(why)
             }
         };
         calls.push(OnUnit { task: call.task, scope, unit });
@@ -94,7 +94,7 @@ pub fn compute(
 }
 
 /// A simulated core.
-pub struct Core<'a> {
+pub struct MappedCore<'a> {
     /// Description of the core.
     pub fabric: &'a Fabric,
     /// Target that determines the spaces.
@@ -103,15 +103,15 @@ pub struct Core<'a> {
     pub seed: u64,
 }
 
-impl Core<'_> {
+impl MappedCore<'_> {
     /// Computes a layer and its times, or returns the reason why the CPU computes it.
     fn layer(
         &self,
         task: &Task,
         call: &Call,
-        values: &Values<'_>,
+        values: &MappedValues<'_>,
         scope: &str,
-    ) -> Result<Result<(Vec<u8>, Timed), String>, MappedError> {
+    ) -> Result<Result<(Vec<u8>, TimedProgram), String>, MappedError> {
         let known = call.arguments.iter().map(|id| values.is_constant(*id).then(|| values.get(*id).numbers()));
         let folded = match fold_scales(task, &known.collect::<Vec<_>>()) {
             Ok(folded) => folded,
@@ -129,7 +129,8 @@ impl Core<'_> {
         check(&program).map_err(|error| failed(error.to_string()))?;
         let operands: Vec<&[u8]> =
             std::iter::once(data.bytes()).chain(folded.constants.iter().map(Vec::as_slice)).collect();
-        let computed = Machine::compute(&program, &operands, self.seed).map_err(|error| failed(error.to_string()))?;
+        let computed =
+            FunctionalMachine::compute(&program, &operands, self.seed).map_err(|error| failed(error.to_string()))?;
         let types = folded.task.parameters.iter().map(|parameter| parameter.ty.clone());
         let tensors = types.zip(operands).map(|(ty, bytes): (TensorType, _)| Tensor::from_bytes(ty, bytes.to_vec()));
         let wanted = reference::evaluate(&folded.task, &tensors.collect::<Result<Vec<Tensor>, _>>()?)?;
@@ -143,20 +144,20 @@ impl Core<'_> {
     fn program(&self, task: &Task) -> Result<Program, String> {
         let layer = accelerator::layer_of(task).map_err(|why| why.to_string())?;
         let knobs = core_knobs(&space(task, &self.target.machine).default);
-        let knobs = knobs.ok_or_else(|| "no cut of it fits the core".to_owned())?;
+        let knobs = knobs.ok_or_else(|| "no tiling of it fits the core".to_owned())?;
         generate(&self.fabric.core(), &layer, &knobs).map_err(|why| format!("it does not fit: {why}"))
     }
 }
 
 /// The values of a graph that are already known.
-struct Values<'a> {
+struct MappedValues<'a> {
     graph: &'a Graph,
     known: Vec<Option<Tensor>>,
     is_constant: Vec<bool>,
 }
 
-impl<'a> Values<'a> {
-    fn of(graph: &'a Graph, constants: &[Option<Tensor>], inputs: &[Tensor]) -> Values<'a> {
+impl<'a> MappedValues<'a> {
+    fn of(graph: &'a Graph, constants: &[Option<Tensor>], inputs: &[Tensor]) -> MappedValues<'a> {
         let mut known = constants.to_vec();
         let mut is_constant: Vec<bool> = known.iter().map(Option::is_some).collect();
         for (id, input) in graph.inputs.iter().zip(inputs) {
@@ -165,7 +166,7 @@ impl<'a> Values<'a> {
         for node in &graph.nodes {
             is_constant[node.outputs[0].0 as usize] = node.inputs.iter().all(|id| is_constant[id.0 as usize]);
         }
-        Values { graph, known, is_constant }
+        MappedValues { graph, known, is_constant }
     }
 
     fn get(&self, id: ValueId) -> &Tensor {

@@ -8,7 +8,7 @@ pub mod annotation;
 pub mod arrays;
 mod best;
 mod compare;
-pub mod in_place;
+pub mod in_network;
 pub mod mapped;
 pub mod npy;
 pub mod portable;
@@ -57,7 +57,7 @@ type Result<T> = std::result::Result<T, NetworkError>;
 
 /// A built model.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct BuiltModel {
     /// Program of the model.
     pub program: Program,
     /// The schedule of each task.
@@ -93,7 +93,7 @@ pub fn make(
     bench: &mut dyn Bench,
     goes_on: &mut dyn FnMut() -> bool,
     folder: &Path,
-) -> Result<Made> {
+) -> Result<BuiltModel> {
     let schedules: Vec<Schedule> = plan.tasks.iter().map(|one| choose(&one.task)).collect();
     let jobs: Vec<BuildJob> = plan
         .tasks
@@ -129,7 +129,7 @@ pub fn make(
     let texts: Vec<_> = artifacts.iter().map(Artifact::code).collect();
     let codes: Vec<&[u8]> = texts.iter().map(AsRef::as_ref).collect();
     folder::write::<NetworkError>(folder, &program, &codes, |place| Ok(numbers.stored(&program.constants[place])?))?;
-    Ok(Made { program, schedules, artifacts })
+    Ok(BuiltModel { program, schedules, artifacts })
 }
 
 /// Writes a model that was cut into calls as a program for a library, which compiles nothing: the

@@ -21,7 +21,7 @@ pub fn take(reader: impl Read, wanted: &TensorType) -> Result<Tensor, String> {
 
 /// Parses the content of a file.
 pub fn parse(bytes: &[u8], wanted: &TensorType) -> Result<Tensor, String> {
-    let no_array = || "it is no array in NumPy's format".to_owned();
+    let no_array = || "it is not an array in NumPy's format".to_owned();
     let rest = bytes.strip_prefix(MAGIC).ok_or_else(no_array)?;
     let (length, rest) = match rest {
         [1, _, low, high, rest @ ..] => (usize::from(u16::from_le_bytes([*low, *high])), rest),
@@ -38,9 +38,9 @@ pub fn parse(bytes: &[u8], wanted: &TensorType) -> Result<Tensor, String> {
         Some(after.trim_start())
     };
     let kind = field("descr").and_then(|text| text.strip_prefix('\'')).and_then(|text| text.split('\'').next());
-    let kind = kind.ok_or_else(|| "its elements are no plain numbers".to_owned())?;
+    let kind = kind.ok_or_else(|| "its elements are not plain numbers".to_owned())?;
     if field("fortran_order").is_none_or(|text| !text.starts_with("False")) {
-        return Err("its columns come first; write it with `numpy.ascontiguousarray`".to_owned());
+        return Err("it is in column-major order; write it with `numpy.ascontiguousarray`".to_owned());
     }
     let extents = field("shape").and_then(|text| text.strip_prefix('(')).and_then(|text| text.split(')').next());
     let extents = extents.ok_or_else(no_array)?.split(',').map(str::trim).filter(|text| !text.is_empty());

@@ -55,7 +55,7 @@ pub struct Portable {
 
 /// Content of a folder.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundSets {
     /// Metadata of the program.
     pub portable: Portable,
     /// The program.
@@ -66,7 +66,7 @@ pub struct Found {
 
 /// The field that metadata of every format have.
 #[derive(Deserialize)]
-struct Format {
+struct PortableFormat {
     format: u32,
 }
 
@@ -144,11 +144,11 @@ pub fn write(folder: &Path, portable: Portable, expected: Option<&[Tensor]>) -> 
 }
 
 /// Reads and validates a folder.
-pub fn read(folder: &Path) -> Result<Found> {
+pub fn read(folder: &Path) -> Result<FoundSets> {
     let path = path(folder);
     let text = bounded(&path, MODEL_BYTES_MAX)?;
     // The format is checked first, because other formats have other fields.
-    let format: Format = serde_json::from_slice(&text).map_err(|error| failed(&path, &error))?;
+    let format: PortableFormat = serde_json::from_slice(&text).map_err(|error| failed(&path, &error))?;
     if format.format != FORMAT {
         return Err(failed(&path, &format!("its format is {}, this program reads {FORMAT}", format.format)));
     }
@@ -157,10 +157,10 @@ pub fn read(folder: &Path) -> Result<Found> {
     let program = folder::read(folder)?.program;
     let description = folder::description(folder);
     if hash(&fs::read(&description).map_err(|error| failed(&description, &error))?) != portable.program_hash {
-        return Err(failed(&description, &"it is not what was written: its hash is another"));
+        return Err(failed(&description, &"its content changed: the hash differs"));
     }
     if portable.draws.len() != program.inputs.len() {
-        let why = format!("it tells of {} inputs, the program has {}", portable.draws.len(), program.inputs.len());
+        let why = format!("it describes {} inputs, the program has {}", portable.draws.len(), program.inputs.len());
         return Err(failed(&path, &why));
     }
     let expected = match &portable.expected_hash {
@@ -170,12 +170,12 @@ pub fn read(folder: &Path) -> Result<Found> {
             let types = program.outputs.iter().map(|port| &port.ty);
             let bytes = bounded(&path, types.clone().map(|ty| ty.bytes().unwrap_or(0)).fold(0, u64::saturating_add))?;
             if hash(&bytes) != *wanted {
-                return Err(failed(&path, &"it is not what was written: its hash is another"));
+                return Err(failed(&path, &"its content changed: the hash differs"));
             }
             Some(super::tensors(types, &bytes)?)
         }
     };
-    Ok(Found { portable, program, expected })
+    Ok(FoundSets { portable, program, expected })
 }
 
 fn hash(bytes: &[u8]) -> String {

@@ -1,6 +1,6 @@
 //! Completes the profile of a program's calls with names, work and memory of the model's operators.
 
-use super::Made;
+use super::BuiltModel;
 use datasets::{CacheState, Peaks};
 use executor::memory::Lifetime;
 use executor::program::lifetimes;
@@ -16,7 +16,7 @@ pub struct Built<'a> {
     /// Calls of the graph.
     pub plan: &'a Plan,
     /// Program of the model.
-    pub made: &'a Made,
+    pub made: &'a BuiltModel,
 }
 
 /// Completes the profile that a runner measured.

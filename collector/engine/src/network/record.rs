@@ -2,7 +2,7 @@
 //! a model.
 
 use super::compare::Comparison;
-use super::{Made, constant_bytes};
+use super::{BuiltModel, constant_bytes};
 use crate::campaign::{ModelRequest, record};
 use datasets::{CacheState, Json, NETWORK, Outcome, Record, RowError, ScheduleSource};
 use job::RunReply;
@@ -107,8 +107,8 @@ fn count(number: u64) -> Option<i64> {
 }
 
 /// Fills the columns of the built model.
-pub fn describe_made(record: &mut Record, made: &Made) -> Result<(), RowError> {
-    let Made { program, artifacts, .. } = made;
+pub fn describe_made(record: &mut Record, made: &BuiltModel) -> Result<(), RowError> {
+    let BuiltModel { program, artifacts, .. } = made;
     let weights = constant_bytes(program);
     let moved = [record.bytes_in, record.bytes_out, count(weights)].into_iter().flatten().sum::<i64>();
     record.bytes_weights = count(weights);

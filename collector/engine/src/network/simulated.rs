@@ -56,7 +56,7 @@ pub struct Simulator {
 
 /// Output of one simulation.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Told {
+struct SimulatedCounts {
     caches: Vec<String>,
     counts: BTreeMap<&'static str, i64>,
 }
@@ -132,23 +132,26 @@ impl Simulator {
         (simulation, refused)
     }
 
-    fn share<'a>(&self, share: &[(&'a TaskUse, RunJob, PathBuf)]) -> Vec<(&'a TaskUse, Result<Told, String>)> {
+    fn share<'a>(
+        &self,
+        share: &[(&'a TaskUse, RunJob, PathBuf)],
+    ) -> Vec<(&'a TaskUse, Result<SimulatedCounts, String>)> {
         share.iter().map(|(one, job, path)| (*one, self.one_call(job, path))).collect()
     }
 
     /// Returns the counts of two calls.
-    fn one_call(&self, job: &RunJob, path: &Path) -> Result<Told, String> {
+    fn one_call(&self, job: &RunJob, path: &Path) -> Result<SimulatedCounts, String> {
         let file = path.with_extension("json");
         let text = serde_json::to_vec(job).map_err(|error| error.to_string())?;
         std::fs::write(&file, text).map_err(|error| error.to_string())?;
         let [few, more] = CALLS.map(|times| self.run(&file, &path.with_extension(times.to_string()), times));
         let (few, more) = (few?, more?);
         let passed = |(name, count): (&&'static str, &i64)| Some((*name, count - few.counts.get(*name)?));
-        Ok(Told { counts: more.counts.iter().filter_map(passed).collect(), ..more })
+        Ok(SimulatedCounts { counts: more.counts.iter().filter_map(passed).collect(), ..more })
     }
 
     /// Runs the simulator once.
-    fn run(&self, job: &Path, out: &Path, times: u32) -> Result<Told, String> {
+    fn run(&self, job: &Path, out: &Path, times: u32) -> Result<SimulatedCounts, String> {
         let log = out.with_extension("log");
         let mut command = Command::new(PROGRAM);
         command.args(["--tool=cachegrind", "--cache-sim=yes", "--branch-sim=yes"]);
@@ -164,7 +167,7 @@ impl Simulator {
                 None => {
                     let _ = killpg(Pid::from_raw(i32::try_from(child.id()).unwrap_or(0)), Signal::SIGKILL);
                     let _ = child.wait();
-                    return Err(format!("the simulator took longer than {} s and was ended", LIMIT.as_secs()));
+                    return Err(format!("the simulator exceeded {} s and was stopped", LIMIT.as_secs()));
                 }
             }
         };
@@ -183,18 +186,18 @@ fn lacks(one: &TaskUse, why: &str) -> String {
 }
 
 /// Parses the output file of the simulator.
-fn told(text: &str) -> Result<Told, String> {
+fn told(text: &str) -> Result<SimulatedCounts, String> {
     let after = |name: &str| text.lines().find_map(|line| line.strip_prefix(name));
     let events = after("events: ").ok_or("its file names no events")?;
     let sums = after("summary: ").ok_or("its file has no sums")?;
     let mut counts = BTreeMap::new();
     for (event, sum) in events.split_whitespace().zip(sums.split_whitespace()) {
-        let sum: i64 = sum.parse().map_err(|_| format!("`{sum}` is no count"))?;
+        let sum: i64 = sum.parse().map_err(|_| format!("`{sum}` is not a count"))?;
         counts.extend(EVENTS.iter().find(|(name, _)| *name == event).map(|(_, ours)| (*ours, sum)));
     }
     let caches = text.lines().filter_map(|line| line.strip_prefix("desc: "));
     let caches = caches.map(|cache| cache.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-    Ok(Told { caches, counts })
+    Ok(SimulatedCounts { caches, counts })
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::drift::compare_night;
 use crate::observer::Observer;
 use crate::stores::{failed, open};
 use datasets::{Choose, Key, Record};
-use drift::{Identity, Verdict, aspect_of};
+use drift::{LineIdentity, Verdict, aspect_of};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Largest number of keys; more measurements would take longer than a nightly run.
@@ -54,7 +54,7 @@ pub fn keys_measured_once(options: &NightOptions, id: &str, keys: &[Key]) -> Res
 
 type Place = (String, Option<String>, Option<i64>, Option<&'static str>);
 
-fn place(identity: &Identity) -> Place {
+fn place(identity: &LineIdentity) -> Place {
     (identity.task_hash.clone(), identity.schedule_hash.clone(), identity.threads, identity.cache_state)
 }
 

@@ -106,7 +106,7 @@ impl PreparedNight<'_> {
         let asked = NightCourse::hash_of_request(&self.text, &self.options.store, self.settings.minutes);
         if let Some(course) = NightCourse::resumed(file, &asked, now_us()) {
             let left = seconds_until(course.end_us) / 60.0;
-            self.observer.note(format!("{} goes on, which was killed: {left:.1} minutes are left of it", course.id));
+            self.observer.note(format!("{} was killed and continues for the remaining {left:.1} minutes", course.id));
             return course;
         }
         let now = u64::try_from(self.start_us / 1_000_000).unwrap_or_default();

@@ -65,7 +65,7 @@ impl Sentinels {
         let is_off =
             !targets::find(raw.model.target.as_deref().unwrap_or(HOST)).is_some_and(|kind| kind.runs_on_cpus());
         let notes = match is_off {
-            true => vec!["sentinels are code for CPUs, and the target is another: none ran".to_owned()],
+            true => vec!["sentinels run only on CPUs: none ran for this target".to_owned()],
             false => Vec::new(),
         };
         let folder = options.store.join("sentinels").join(facts.host_class());
@@ -91,7 +91,8 @@ impl Sentinels {
             _ if ended.was_terminated => self.notes.push("the last sentinels ran out of time".to_owned()),
             code => {
                 let folder = self.folder.display();
-                let failure = Failure::environment(format!("the sentinels in `{folder}` did not run, see above"));
+                let failure =
+                    Failure::environment(format!("the sentinels in `{folder}` did not run; the error is above"));
                 // Removing the folder helps only if the folder itself is the cause.
                 let is_of_folder = code == Some(Kind::Use.code().into());
                 let hint = "remove that folder to have them rebuilt; the series of their times then starts again";
@@ -152,8 +153,7 @@ impl Sentinels {
         let aside = self.folder.with_file_name(stamp);
         std::fs::rename(&self.folder, &aside).map_err(Failure::environment)?;
         self.notes.push(format!(
-            "the store's sentinels were not built on this machine, or were changed since: they lie in `{}`, and others were built; the \
-             machine's course begins anew",
+            "the store's sentinels were not built on this machine, or were changed: they were moved to `{}` and rebuilt, so their series of times starts again",
             aside.display()
         ));
         Ok(())

@@ -2,10 +2,10 @@
 
 use crate::Result;
 use crate::failure::Failure;
-use crate::network::Made;
+use crate::network::BuiltModel;
 use crate::network::annotation::{Annotation, annotation, matching};
 use crate::prepared::PreparedModel;
-use job::listing::{CodeWishes, Samples, Sampling};
+use job::listing::{CodeRequests, Samples, Sampling};
 use profile::Profile;
 use std::fs;
 use std::path::Path;
@@ -32,9 +32,9 @@ pub struct CodeOptions<'a> {
 
 impl CodeOptions<'_> {
     /// Returns the requests to the runner that follow from these options.
-    pub fn wishes(&self) -> CodeWishes {
+    pub fn wishes(&self) -> CodeRequests {
         let sampling = Sampling { hertz: self.sample_hertz, budget_ns: SAMPLING_NS };
-        CodeWishes { sampling: self.annotate.is_some().then_some(sampling), has_perf_map: self.has_perf_map }
+        CodeRequests { sampling: self.annotate.is_some().then_some(sampling), has_perf_map: self.has_perf_map }
     }
 }
 
@@ -47,7 +47,7 @@ pub fn find_tasks(model: &PreparedModel, name: &str) -> Result<Vec<usize>> {
         let places = tasks.iter().flat_map(|one| &one.places).map(String::as_str);
         let known = names.iter().map(String::as_str).chain(places);
         return Err(Failure::usage(format!("no operator of this model is called `{name}`"))
-            .with_hint(format!("{}; a part of its text or its hash will do, too", models::names::hint(name, known))));
+            .with_hint(format!("{}; a part of its text or its hash is enough", models::names::hint(name, known))));
     }
     Ok(found)
 }
@@ -55,7 +55,7 @@ pub fn find_tasks(model: &PreparedModel, name: &str) -> Result<Vec<usize>> {
 /// Annotates the task that takes the most time among `tasks`.
 pub fn annotate(
     model: &mut PreparedModel,
-    made: &Made,
+    made: &BuiltModel,
     profile: &Profile,
     tasks: &[usize],
     samples: Option<&Samples>,

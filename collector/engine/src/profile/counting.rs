@@ -28,7 +28,7 @@ pub fn check_target(counters: &[String], code: &CodeOptions<'_>, target: Kind) -
     ];
     match given.iter().find(|(_, is_given)| *is_given && target.runs_on_gpu()) {
         Some((flag, _)) => {
-            Err(Failure::usage(format!("`{flag}` is about code of processors, and the target is `{}`", target.name()))
+            Err(Failure::usage(format!("`{flag}` needs a target with CPU code, and the target is `{}`", target.name()))
                 .with_hint(format!("leave out `{flag}`")))
         }
         None => Ok(()),

@@ -34,7 +34,7 @@ pub fn hand_over(profile: &Profile, command: &str, limit_bytes: u64) -> Result<O
         };
         let left = cycles.len() - place - 1;
         return Ok(Some(format!(
-            "`--on-trace-ready` failed for cycle {cycle}: {why}; {left} more cycles were not handed over"
+            "`--on-trace-ready` failed for cycle {cycle}: {why}; {left} more cycles were not passed on"
         )));
     }
     Ok(None)
@@ -64,7 +64,7 @@ fn wait(child: &mut Child) -> std::result::Result<ExitStatus, String> {
                 let group = nix::unistd::Pid::from_raw(i32::try_from(child.id()).unwrap_or(0));
                 let _ = nix::sys::signal::killpg(group, nix::sys::signal::Signal::SIGKILL);
                 let _ = child.wait();
-                return Err(format!("it took longer than {} s and was ended", LIMIT.as_secs()));
+                return Err(format!("it exceeded {} s and was stopped", LIMIT.as_secs()));
             }
             Err(error) => return Err(error.to_string()),
         }

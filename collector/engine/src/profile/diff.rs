@@ -4,7 +4,7 @@ use crate::Result;
 use crate::failure::Failure;
 use crate::report::profile::changes;
 use profile::Profile;
-use profile::compare::{Comparison, compare};
+use profile::compare::{ProfileComparison, compare};
 use profile::summary::GroupBy;
 use report::Paper;
 use std::fs;
@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 1 << 30;
 /// Changes between two profiles.
 pub struct ProfileDiff {
     /// The changes.
-    pub changes: Comparison,
+    pub changes: ProfileComparison,
     title: String,
 }
 
@@ -31,7 +31,7 @@ impl ProfileDiff {
 pub fn diff(before: &Path, after: &Path, group_by: GroupBy) -> Result<ProfileDiff> {
     let (before, after) = (read(before)?, read(after)?);
     if before.source != after.source {
-        return Err(Failure::usage("one of the profiles was not measured as the other was: their times never meet"));
+        return Err(Failure::usage("the profiles have different sources of times and cannot be compared"));
     }
     let title =
         format!("{} ({} runs) → {} ({} runs)", before.model, before.steps.len(), after.model, after.steps.len());
@@ -42,7 +42,7 @@ pub fn diff(before: &Path, after: &Path, group_by: GroupBy) -> Result<ProfileDif
 pub fn read(path: &Path) -> Result<Profile> {
     let failed = |why: &dyn std::fmt::Display| {
         Failure::usage(format!("cannot read the profile `{}`: {why}", path.display()))
-            .with_hint("a profile is what `opcollect profile --out FILE` writes")
+            .with_hint("`opcollect profile --out FILE` writes profiles")
     };
     let size = fs::metadata(path).map_err(|error| failed(&error))?.len();
     if size > MAX_BYTES {

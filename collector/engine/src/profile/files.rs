@@ -7,7 +7,7 @@ use crate::packing;
 use crate::report::styled::StyledTable;
 use capture::writer::sink::Format;
 use datasets::output::Output;
-use profile::summary::{Row, comma};
+use profile::summary::{Row, csv};
 use profile::{Profile, export, page};
 use std::io::Write;
 use std::path::Path;
@@ -79,7 +79,7 @@ impl ProfileFiles {
         if let Some(mut file) = self.csv {
             match styled {
                 Some(styled) => file.write_all(&styled.csv()?).map_err(Failure::environment)?,
-                None => comma::write(rows, &mut file).map_err(Failure::environment)?,
+                None => csv::write(rows, &mut file).map_err(Failure::environment)?,
             }
             file.keep().map_err(Failure::environment)?;
         }

@@ -16,12 +16,12 @@ use crate::campaign::config::Config;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::record;
 use crate::failure::{Failure, chain};
-use crate::given::InputFiles;
-use crate::keeping::Keeping;
-use crate::network::{self, Comparison, Made};
+use crate::input_files::InputFiles;
+use crate::network::{self, BuiltModel, Comparison};
 use crate::observer::Observer;
-use crate::prepared::{Asked, On, PreparedModel, not_built};
-use crate::report::profile::{self as text, OperatorRecords, Report, View};
+use crate::prepared::{On, PreparationRequest, PreparedModel, not_built};
+use crate::record_keeping::Keeping;
+use crate::report::profile::{self as text, OperatorRecords, ProfileView, Report};
 use crate::report::styled::{Style, StyledTable};
 use crate::runs::{PROGRAM, Runs};
 use crate::{Result, machine, peaks};
@@ -32,7 +32,7 @@ use job::{NetworkJob, Profiled, RunReply};
 use measure::counters::Backend;
 use measure::{Method, Plan as SamplingPlan};
 use profile::summary::{self, GroupBy};
-use profile::{Plan, Profile, Schedule, SortBy};
+use profile::{Plan, Profile, ProfileSchedule, SortBy};
 use report::Paper;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -53,7 +53,7 @@ pub struct ProfileOptions<'a> {
     /// Whether the outputs are compared with the reference computation.
     pub is_checked: bool,
     /// Schedule that selects the profiled runs.
-    pub schedule: Option<Schedule>,
+    pub schedule: Option<ProfileSchedule>,
     /// Profiles one of this many runs, if there is no schedule.
     pub sample: Option<u64>,
     /// Duration after which profiling ends.
@@ -99,7 +99,7 @@ pub struct ModelProfile {
 
 impl ModelProfile {
     /// Formats the profile, the simulation, the peak rates, and the annotated operator.
-    pub fn text(&self, view: View, paper: &Paper) -> String {
+    pub fn text(&self, view: ProfileView, paper: &Paper) -> String {
         let report = &self.report;
         let mut lines = vec![text::describe(report, view, self.styled.as_ref(), paper)];
         lines.extend(report.simulated.as_ref().map(|simulated| text::simulated::describe(simulated, paper)));
@@ -112,7 +112,7 @@ impl ModelProfile {
 /// A profile with the code that was built and the results of its run.
 struct MeasuredProfile {
     profile: Profile,
-    made: Made,
+    made: BuiltModel,
     check: Option<Comparison>,
     peaks: Peaks,
     samples: Option<Samples>,
@@ -140,10 +140,7 @@ pub fn run(
     if let Some(simulator) = &simulator {
         counting::simulate(&mut model, simulator, &mut measured.profile)?;
     }
-    measured
-        .profile
-        .check()
-        .map_err(|error| Failure::environment(format!("the profile does not fit together: {error}")))?;
+    measured.profile.check().map_err(|error| Failure::environment(format!("the profile is inconsistent: {error}")))?;
     let records = keep_operators(keeping, &measured)?;
     let annotate = |tasks: &Vec<usize>| {
         code::annotate(&mut model, &measured.made, &measured.profile, tasks, measured.samples.as_ref())
@@ -177,7 +174,7 @@ fn prepare(
         config.counters.backend = Backend::None;
     }
     counting::check_target(options.counters, &options.code, config.kind())?;
-    let mut model = PreparedModel::of(Asked {
+    let mut model = PreparedModel::of(PreparationRequest {
         config,
         models,
         threads: options.threads,
@@ -192,8 +189,14 @@ fn prepare(
 }
 
 fn job(options: &ProfileOptions<'_>, model: &PreparedModel, folder: &Path) -> NetworkJob {
-    let every =
-        |runs: u64| Schedule { skip_first: 3, wait: runs - 1, warmup: 0, active: 1, repeat: 0, skip_first_wait: 0 };
+    let every = |runs: u64| ProfileSchedule {
+        skip_first: 3,
+        wait: runs - 1,
+        warmup: 0,
+        active: 1,
+        repeat: 0,
+        skip_first_wait: 0,
+    };
     let schedule = options.schedule.or(options.sample.map(every)).unwrap_or_default();
     let default_seconds = if options.schedule.is_some() { SECONDS_WITH_SCHEDULE } else { SECONDS };
     let budget_ns = (options.seconds.unwrap_or(default_seconds) * 1e9) as u64;
@@ -265,7 +268,7 @@ fn keep_operators(keeping: Option<Keeping>, measured: &MeasuredProfile) -> Resul
         }
         _ => {
             let built = (&measured.made.schedules[place], &measured.made.artifacts[place]);
-            network::in_place::describe(row, &measured.profile, built, measured.peak_memory_bytes)
+            network::in_network::describe(row, &measured.profile, built, measured.peak_memory_bytes)
         }
     })
 }

@@ -2,7 +2,7 @@
 //! waits for workers.
 
 use super::Counts;
-use crate::campaign::Event;
+use crate::campaign::CampaignEvent;
 use crate::observer::StoreStatus;
 use datasets::store::Status;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Progress at one moment.
 #[derive(Clone, Debug)]
-pub struct Reading {
+pub struct MeterReading {
     /// Progress in the form of the status file.
     pub status: Status,
     /// The progress as one line of text.
@@ -23,23 +23,23 @@ pub struct Reading {
 }
 
 /// Receives readings.
-pub type ReadingSink = Box<dyn FnMut(&Reading) + Send>;
+pub type ReadingSink = Box<dyn FnMut(&MeterReading) + Send>;
 
 /// Counter of a campaign's events, which a thread reads every second.
 pub struct Meter {
     start: Instant,
-    shared: Arc<Shared>,
+    shared: Arc<MeterState>,
     reader: Option<JoinHandle<()>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct MeterState {
     /// Counts, and whether they are final.
     state: Mutex<(Counts, bool)>,
     ended: Condvar,
 }
 
-impl Shared {
+impl MeterState {
     fn lock(&self) -> MutexGuard<'_, (Counts, bool)> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,7 +49,7 @@ impl Meter {
     /// Starts counting. Every second, the progress is written to the status file, if there is one,
     /// and passed to `report`.
     pub fn start(attempts: usize, store: Option<StoreStatus>, report: Option<ReadingSink>) -> Meter {
-        let (start, shared) = (Instant::now(), Arc::new(Shared::default()));
+        let (start, shared) = (Instant::now(), Arc::new(MeterState::default()));
         let is_read = attempts > 0 && (report.is_some() || store.is_some());
         let reader = is_read.then(|| {
             let shared = Arc::clone(&shared);
@@ -60,7 +60,7 @@ impl Meter {
     }
 
     /// Counts an event, and returns all counts.
-    pub fn take(&self, event: &Event<'_>) -> Counts {
+    pub fn take(&self, event: &CampaignEvent<'_>) -> Counts {
         let mut state = self.shared.lock();
         state.0.take(event, self.start.elapsed());
         state.0.clone()
@@ -81,7 +81,13 @@ impl Drop for Meter {
 }
 
 /// Reads the counts until they are final.
-fn read(shared: &Shared, start: Instant, attempts: u64, store: Option<StoreStatus>, report: &mut dyn FnMut(&Reading)) {
+fn read(
+    shared: &MeterState,
+    start: Instant,
+    attempts: u64,
+    store: Option<StoreStatus>,
+    report: &mut dyn FnMut(&MeterReading),
+) {
     const TICK: Duration = Duration::from_secs(1);
     let mut state = shared.lock();
     loop {
@@ -93,7 +99,7 @@ fn read(shared: &Shared, start: Instant, attempts: u64, store: Option<StoreStatu
             // The campaign continues if the status cannot be written.
             let _ = to.telling.say(&status);
         }
-        report(&Reading { status, line: counts.line(attempts, elapsed), elapsed, is_last });
+        report(&MeterReading { status, line: counts.line(attempts, elapsed), elapsed, is_last });
         if is_last {
             return;
         }

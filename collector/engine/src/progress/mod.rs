@@ -3,9 +3,9 @@
 
 mod meter;
 
-pub use meter::{Meter, Reading, ReadingSink};
+pub use meter::{Meter, MeterReading, ReadingSink};
 
-use crate::campaign::Event;
+use crate::campaign::CampaignEvent;
 use datasets::Outcome;
 use datasets::store::Status;
 use std::time::Duration;
@@ -26,19 +26,19 @@ pub struct Counts {
 
 impl Counts {
     /// Counts an event.
-    pub fn take(&mut self, event: &Event<'_>, elapsed: Duration) {
+    pub fn take(&mut self, event: &CampaignEvent<'_>, elapsed: Duration) {
         match event {
-            Event::Built => self.builds += 1,
+            CampaignEvent::Built => self.builds += 1,
             // A candidate that the cost model rejected is not an attempt.
-            Event::Recorded(record) if record.outcome == Outcome::PassedOver => {}
-            Event::Recorded(record) => {
+            CampaignEvent::Recorded(record) if record.outcome == Outcome::PassedOver => {}
+            CampaignEvent::Recorded(record) => {
                 self.losses += u64::from(record.outcome != Outcome::Ok);
                 self.done += 1;
                 self.first.get_or_insert(elapsed);
             }
-            Event::Standing(words) => self.standing = Some((*words).to_owned()),
-            Event::Waiting(count) => {
-                self.standing = Some(format!("waiting for {count} attempts that other processes are at"));
+            CampaignEvent::Standing(words) => self.standing = Some((*words).to_owned()),
+            CampaignEvent::Waiting(count) => {
+                self.standing = Some(format!("waiting for {count} attempts of other processes"));
             }
         }
     }

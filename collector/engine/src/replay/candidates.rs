@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::observer::Observer;
 use crate::runs::measurement;
 use crate::{Result, machine};
-use bench::{Bench, Build, Done, Work};
+use bench::{Bench, BenchWork, Build, Done};
 use job::space::Schedule;
 use job::{BuildJob, Measured, RunJob};
 use measure::statistics::percentile;
@@ -172,7 +172,7 @@ fn make(
     let deadline = 2 * run.deadline(task.work().map_or(0, |work| work.flops), slack);
     for (place, candidate) in (0..).zip(candidates) {
         let schedule = Schedule::Trace { trace: candidate.trace.clone() };
-        bench.submit(place, Work::Build(BuildJob::new(&task_json, target, &schedule)));
+        bench.submit(place, BenchWork::Build(BuildJob::new(&task_json, target, &schedule)));
     }
     let (mut build_seconds, mut run_seconds) = (0.0, 0.0);
     let mut measured = BTreeMap::new();
@@ -183,7 +183,7 @@ fn make(
             Done::Built(build) => {
                 build_seconds += seconds;
                 match build {
-                    Build::Built(artifact) => bench.submit(place, Work::Run(run.clone().of(&artifact), deadline)),
+                    Build::Built(artifact) => bench.submit(place, BenchWork::Run(run.clone().of(&artifact), deadline)),
                     Build::Failed(why) | Build::Rejected(why) => drop(measured.insert(place, Err(why))),
                     Build::Fault(fault) => drop(measured.insert(place, Err(fault.to_string()))),
                 }

@@ -4,7 +4,7 @@ use crate::bases::bases;
 use crate::campaign::collect::{Outside, claim_all};
 use crate::campaign::config::Limits;
 use crate::campaign::settings::SweepSettings;
-use crate::campaign::{Attempt, Campaign, Code, Settings, Sweep, Told, collect};
+use crate::campaign::{Attempt, Campaign, Code, RecordedAttempt, Settings, Sweep, collect};
 use crate::failure::{Failure, chain};
 use crate::observer::Observer;
 use crate::stores::{failed, note_damage, open};
@@ -78,7 +78,7 @@ fn find_record(store: &Path, key: Key, observer: &dyn Observer) -> Result<Record
 /// Runs a campaign of one attempt, and returns its record.
 fn measure_again(recorded: &Record, wait_seconds: u64, observer: &dyn Observer) -> Result<Record> {
     let facts = Facts::read();
-    let told = Told::of(recorded, machine::guess(HOST)?)
+    let told = RecordedAttempt::of(recorded, machine::guess(HOST)?)
         .map_err(|error| Failure::usage(format!("the record {} cannot be replayed: {error}", recorded.key)))?;
     refuse_foreign_cpus(&told.cpus)?;
     let settings = Settings {
@@ -111,7 +111,7 @@ fn run_attempt(attempt: Attempt, campaign: &Campaign<'_>, bench: &mut dyn Bench)
     let outcomes = collect(&mut Sweep::new(vec![attempt]), campaign, &mut Remembering::new(bench), &mut outside);
     let broken = outcomes.map_err(Failure::environment)?.broken;
     datasets::choose(made, Choose::Middle).pop().ok_or_else(|| {
-        let why = broken.unwrap_or_else(|| "it was not made".to_owned());
+        let why = broken.unwrap_or_else(|| "it was not built".to_owned());
         Failure::environment(format!("cannot start a worker: {why}")).with_hint(machine::SETUP_HINT)
     })
 }
@@ -162,7 +162,10 @@ impl RecordReplay {
             text.push_str(&format!("\n{loss}"));
         }
         if !self.differs_in.is_empty() {
-            text.push_str(&format!("\nanother experiment than the recorded one, by {}", self.differs_in.join(", ")));
+            text.push_str(&format!(
+                "\nthis experiment differs from the recorded one in {}",
+                self.differs_in.join(", ")
+            ));
         }
         text
     }

@@ -15,7 +15,7 @@ const MAX_LINE_BYTES: u64 = 2 << 20;
 
 /// First line of a trace file.
 #[derive(Deserialize)]
-struct Header {
+struct TraceHeader {
     op: String,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn read(path: &Path, limit: Option<usize>) -> Result<TraceFile> {
     let file = std::fs::File::open(path)
         .map_err(|error| Failure::usage(format!("cannot read `{}`: {error}", path.display())))?;
     let mut candidates = Vec::new();
-    let mut header: Option<Header> = None;
+    let mut header: Option<TraceHeader> = None;
     let mut file = BufReader::new(file);
     for index in 0.. {
         let mut text = String::new();
@@ -66,7 +66,7 @@ pub(super) fn read(path: &Path, limit: Option<usize>) -> Result<TraceFile> {
             candidates.push(serde_json::from_str(&text).map_err(|error| at(index + 1, &error))?);
         }
     }
-    let Header { op } = header.ok_or_else(|| at(1, &"the file is empty"))?;
+    let TraceHeader { op } = header.ok_or_else(|| at(1, &"the file is empty"))?;
     let task = parse_operator(&op).map_err(|failure| at(1, &failure))?;
     Ok(TraceFile { task, operator: op, candidates })
 }

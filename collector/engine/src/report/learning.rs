@@ -1,7 +1,7 @@
 //! The report of searches: best times over trials and over seconds, and the axes with the largest
 //! effects.
 
-use crate::campaign::{Finals, Found, Outcomes, PlannedTask, Search, Stop, Trial, Tuning, Verdict};
+use crate::campaign::{Finals, FoundBest, Outcomes, PlannedTask, Search, Stop, Trial, Tuning, Verdict};
 use datasets::{CacheState, Key, Outcome, Record};
 use job::space::{Knobs, Schedule, space};
 use measure::statistics::median;
@@ -55,7 +55,7 @@ pub struct Learning {
     /// Reason why the search ended.
     pub stop: Stop,
     /// Every trial that improved the best time, and the last one.
-    pub curve: Vec<Point>,
+    pub curve: Vec<LearningPoint>,
     /// Effects of the axes around the best schedules, the largest first.
     pub axes: Vec<Effect>,
     /// Start of each trial, its process, and the best time after it.
@@ -65,7 +65,7 @@ pub struct Learning {
 
 /// Sum of the best times of all tasks on a number of threads, each weighted by its number of calls.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Course {
+pub struct LearningCourse {
     /// Number of threads.
     pub threads: usize,
     /// State of the caches.
@@ -73,7 +73,7 @@ pub struct Course {
     /// Number of tasks.
     pub tasks: usize,
     /// The sum after each trial, beginning when every task has a time.
-    pub curve: Vec<Point>,
+    pub curve: Vec<LearningPoint>,
 }
 
 /// Cost of a search in addition to its trials.
@@ -112,14 +112,14 @@ pub struct Searched {
     /// Result of each search.
     pub learnings: Vec<Learning>,
     /// Sums over all tasks.
-    pub courses: Vec<Course>,
+    pub courses: Vec<LearningCourse>,
     /// Cost of the searches.
     pub effort: Effort,
 }
 
 /// The best time after a trial, by the upper ends of medians.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Point {
+pub struct LearningPoint {
     /// Number of the trial, from 1.
     pub trial: usize,
     /// Seconds since the first trial.
@@ -142,7 +142,7 @@ pub fn learnings(
 
 fn learning(
     search: &Search,
-    found: Option<Found<'_>>,
+    found: Option<FoundBest<'_>>,
     stop: Stop,
     records: &[Record],
     tasks: &[PlannedTask],
@@ -236,7 +236,7 @@ fn course(trials: &[&Record]) -> Vec<(i64, String, f64)> {
 }
 
 /// Returns the sums over all searches with the same number of threads and cache state.
-pub fn courses(learnings: &[Learning]) -> Vec<Course> {
+pub fn courses(learnings: &[Learning]) -> Vec<LearningCourse> {
     let mut grounds: Vec<(usize, CacheState)> = Vec::new();
     for one in learnings {
         if !grounds.contains(&(one.threads, one.cache_state)) {
@@ -246,14 +246,14 @@ pub fn courses(learnings: &[Learning]) -> Vec<Course> {
     let of = |(threads, cache_state): (usize, CacheState)| {
         let own: Vec<&Learning> =
             learnings.iter().filter(|one| one.threads == threads && one.cache_state == cache_state).collect();
-        Course { threads, cache_state, tasks: own.len(), curve: sum_of(&own) }
+        LearningCourse { threads, cache_state, tasks: own.len(), curve: sum_of(&own) }
     };
     grounds.into_iter().map(of).collect()
 }
 
 /// Returns the sum of best times after each trial, from the first one after which all searches have
 /// a time.
-fn sum_of(learnings: &[&Learning]) -> Vec<Point> {
+fn sum_of(learnings: &[&Learning]) -> Vec<LearningPoint> {
     let trials = learnings.iter().enumerate();
     let trials = trials
         .flat_map(|(place, one)| one.course.iter().map(move |(began, run, ns)| (*began, run.as_str(), place, *ns)));
@@ -261,13 +261,13 @@ fn sum_of(learnings: &[&Learning]) -> Vec<Point> {
     trials.sort_by_key(|(began, _, place, _)| (*began, *place));
     let starts: Vec<(&str, i64)> = trials.iter().map(|(began, run, ..)| (*run, *began)).collect();
     let mut bests = vec![f64::INFINITY; learnings.len()];
-    let mut curve: Vec<Point> = Vec::new();
+    let mut curve: Vec<LearningPoint> = Vec::new();
     for (number, ((.., place, ns), seconds)) in trials.iter().zip(passed(&starts)).enumerate() {
         bests[*place] = *ns;
         let best_ns: f64 = bests.iter().zip(learnings).map(|(ns, one)| ns * one.count as f64).sum();
         let is_news = curve.last().is_none_or(|last| best_ns < last.best_ns) || number + 1 == trials.len();
         if best_ns.is_finite() && is_news {
-            curve.push(Point { trial: number + 1, seconds, best_ns });
+            curve.push(LearningPoint { trial: number + 1, seconds, best_ns });
         }
     }
     curve
@@ -314,15 +314,15 @@ fn passed(starts: &[(&str, i64)]) -> Vec<f64> {
     starts.iter().map(|(run, moment)| (before[run] + moment - spans[run].0) as f64 / 1e6).collect()
 }
 
-fn curve(trials: &[&Record], moments: &[f64]) -> Vec<Point> {
-    let mut curve: Vec<Point> = Vec::new();
+fn curve(trials: &[&Record], moments: &[f64]) -> Vec<LearningPoint> {
+    let mut curve: Vec<LearningPoint> = Vec::new();
     let mut best_ns = f64::INFINITY;
     for (place, (record, seconds)) in trials.iter().zip(moments).enumerate() {
         let own = time_of(record).unwrap_or(f64::INFINITY);
         let is_last = place + 1 == trials.len();
         if own < best_ns || is_last && best_ns.is_finite() {
             best_ns = best_ns.min(own);
-            curve.push(Point { trial: place + 1, seconds: *seconds, best_ns });
+            curve.push(LearningPoint { trial: place + 1, seconds: *seconds, best_ns });
         }
     }
     curve
@@ -330,7 +330,7 @@ fn curve(trials: &[&Record], moments: &[f64]) -> Vec<Point> {
 
 impl Learning {
     /// Returns the trial after which the best time improved by at most one percent.
-    fn almost(&self) -> Option<&Point> {
+    fn almost(&self) -> Option<&LearningPoint> {
         const ALMOST: f64 = 1.01;
         let best_ns = self.curve.last()?.best_ns;
         self.curve.iter().find(|point| point.best_ns <= ALMOST * best_ns)
@@ -341,7 +341,7 @@ impl Learning {
         let Some(verdict) = &self.verdict else { return "measured once".to_owned() };
         let second = verdict.second_over_best.map(|ratio| format!(", next {:.3}×", ratio.median)).unwrap_or_default();
         let what = match (verdict.equals, verdict.undecided) {
-            (_, undecided) if undecided > 0 => format!("not told from {undecided}"),
+            (_, undecided) if undecided > 0 => format!("equal to {undecided} within noise"),
             (equals, _) if equals > 0 => format!("equal to {equals}"),
             _ => "fastest".to_owned(),
         };
@@ -382,7 +382,7 @@ pub fn render(searched: &Searched, paper: &Paper) -> String {
     let text = table.on(paper).to_string() + &passed_over(&searched.learnings) + &in_vain(&searched.learnings);
     let Effort { seconds, tuner_seconds, tuner_share, run_share, build_share } = &searched.effort;
     format!(
-        "{text}\nbest: the middle of what was measured again in turns; gain: the default schedule's time over it, in the same rounds\n\
+        "{text}\nbest: median of the final interleaved measurement; gain: time of the default schedule over it, in the same rounds\n\
          {seconds:.1} s of search: {:.0} % waiting for runs, {:.0} % for builds, {tuner_seconds:.2} s ({:.1} %) in the tuner",
         100.0 * run_share,
         100.0 * build_share,
@@ -393,7 +393,7 @@ pub fn render(searched: &Searched, paper: &Paper) -> String {
 /// Describes how many candidates were rejected by the cost model.
 fn passed_over(learnings: &[Learning]) -> String {
     let count: usize = learnings.iter().map(|one| one.passed_over).sum();
-    let text = "more were built beside and not run, because their code promised too little; they are no trials";
+    let text = "more were built but rejected by the cost model and not run; they are not trials";
     if count == 0 { String::new() } else { format!("\n{count} {text}") }
 }
 
@@ -440,7 +440,7 @@ mod tests {
         let trials: Vec<&Record> = trials.iter().collect();
         let moments = seconds(&trials);
         assert_eq!(moments, [0.0, 1.0, 2.0, 2.0, 4.0]);
-        let point = |trial, seconds, best_ns| Point { trial, seconds, best_ns };
+        let point = |trial, seconds, best_ns| LearningPoint { trial, seconds, best_ns };
         assert_eq!(curve(&trials, &moments), [point(2, 1.0, 50.0), point(4, 2.0, 40.0), point(5, 4.0, 40.0)]);
         assert_eq!(curve(&trials[..1], &moments[..1]), []);
     }

@@ -1,7 +1,7 @@
 //! Learning curves as an HTML page: for all tasks together and for each search, the best time over
 //! trials and over seconds, and the effects of axes.
 
-use super::learning::{Course, Learning, Point, Searched};
+use super::learning::{Learning, LearningCourse, LearningPoint, Searched};
 use report::page::chart::{STYLE, Scale, svg, ticks};
 use report::page::{escaped, page};
 use report::{duration, or_unknown};
@@ -66,7 +66,7 @@ pub fn learning_page(title: &str, searched: &Searched) -> String {
 }
 
 /// Renders the curve of all tasks together.
-fn together(course: &Course) -> String {
+fn together(course: &LearningCourse) -> String {
     let Some(last) = course.curve.last() else { return String::new() };
     let plural = if course.threads == 1 { "" } else { "s" };
     format!(
@@ -102,7 +102,7 @@ fn axes(effects: &[Effect]) -> String {
 }
 
 /// Renders a curve over trials and over seconds.
-fn pictures(curve: &[Point], default_ns: Option<f64>, best_ns: Option<f64>) -> String {
+fn pictures(curve: &[LearningPoint], default_ns: Option<f64>, best_ns: Option<f64>) -> String {
     let trials = picture(curve, default_ns, best_ns, "trials", |point| point.trial as f64);
     let seconds = picture(curve, default_ns, best_ns, "seconds", |point| point.seconds);
     format!("<figure style=\"display:flex;flex-wrap:wrap;gap:1rem\">{trials}{seconds}</figure>")
@@ -110,11 +110,11 @@ fn pictures(curve: &[Point], default_ns: Option<f64>, best_ns: Option<f64>) -> S
 
 /// Renders one curve as steps.
 fn picture(
-    curve: &[Point],
+    curve: &[LearningPoint],
     default_ns: Option<f64>,
     best_ns: Option<f64>,
     over: &str,
-    place: impl Fn(&Point) -> f64,
+    place: impl Fn(&LearningPoint) -> f64,
 ) -> String {
     let times = curve.iter().map(|point| point.best_ns).chain(default_ns).chain(best_ns);
     let (low, high) = times.fold((f64::INFINITY, 0.0f64), |(low, high), ns| (low.min(ns), high.max(ns)));

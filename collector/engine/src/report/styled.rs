@@ -11,9 +11,9 @@ use serde_json::Value;
 models::choice! {
     /// The tool whose table style is used.
     pub enum Style {
-        /// Table of torch.profiler
+        /// Columns of torch.profiler
         Torch = "torch",
-        /// Table of the report that TVM had
+        /// Columns of TVM's former profiling report
         Tvm = "tvm",
     }
 }
@@ -25,7 +25,7 @@ pub enum StyledTable {
     /// Table of torch.profiler.
     Torch(Averages),
     /// Table of TVM.
-    Tvm(tvm::Report),
+    Tvm(tvm::TvmReport),
 }
 
 impl StyledTable {

@@ -46,11 +46,11 @@ impl Bucket {
         let (name, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-._".contains(&byte);
         if name.len() < 3 || !name.bytes().all(is_plain) {
-            return Err(format!("`{name}` is no name of a bucket"));
+            return Err(format!("`{name}` is not a bucket name"));
         }
         let prefix = prefix.trim_matches('/');
         if prefix.split('/').any(|part| part == ".." || part == ".") {
-            return Err(format!("`{prefix}` is no place in a bucket"));
+            return Err(format!("`{prefix}` is not a prefix in a bucket"));
         }
         let prefix = if prefix.is_empty() { String::new() } else { format!("{prefix}/") };
         Ok(Bucket { name: name.to_owned(), prefix })
@@ -155,7 +155,7 @@ impl<'a> BucketClient<'a> {
                 Some(damage) => {
                     counts.damaged += 1;
                     let prefix = &self.bucket.prefix;
-                    observer.note(format!("`{prefix}{name}` is not what was pushed, and is left: {damage}"));
+                    observer.note(format!("`{prefix}{name}` was changed after the push and is skipped: {damage}"));
                 }
             }
         }
@@ -240,15 +240,15 @@ impl<'a> BucketClient<'a> {
         let limits = ProcessLimits { deadline, max_bytes: 1 << 10, signal: self.signal, look: &look };
         let cannot = |why: &str| {
             Failure::environment(format!("cannot reach `{}`: {why}", self.base))
-                .with_hint("nothing is lost, and the same command goes on; AWS_ENDPOINT_URL names another server")
+                .with_hint("nothing is lost, and the same command continues; AWS_ENDPOINT_URL selects another server")
         };
         let code = run_for_output(&mut command, secrets.as_bytes(), &limits).map_err(|error| match error {
-            ProcessError::Start(_) => Failure::environment(format!("`curl`, which speaks to buckets: {error}"))
+            ProcessError::Start(_) => Failure::environment(format!("`curl`, which buckets need: {error}"))
                 .with_hint("install it, on Debian with `apt install curl`"),
             ProcessError::Ended(why) => cannot(&why),
         })?;
         let code = String::from_utf8_lossy(&code).trim().parse();
-        code.map_err(|_| Failure::environment("`curl` did not say how a request ended"))
+        code.map_err(|_| Failure::environment("`curl` did not report the status of a request"))
     }
 
     fn refused(&self, doing: &str, name: &str, code: u16, answer: &str) -> Failure {
@@ -261,8 +261,8 @@ impl<'a> BucketClient<'a> {
             401 | 403 => failure.with_hint(
                 "check that the access key in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY may list, read and write the bucket",
             ),
-            404 => failure.with_hint("make the bucket first, or set AWS_ENDPOINT_URL to the server that has it"),
-            _ => failure.with_hint("nothing is lost, and the same command goes on"),
+            404 => failure.with_hint("create the bucket first, or set AWS_ENDPOINT_URL to its server"),
+            _ => failure.with_hint("nothing is lost, and the same command continues"),
         }
     }
 }

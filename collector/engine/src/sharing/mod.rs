@@ -39,15 +39,12 @@ impl Address {
         match text.split_once("://") {
             Some(("file", path)) if path.starts_with('/') => Ok(Address::Folder(PathBuf::from(path))),
             Some(("s3", rest)) => Bucket::parse(rest).map(Address::Bucket).map_err(|why| {
-                Failure::usage(format!("`{text}` is no address that records can be brought to: {why}"))
-                    .with_hint("write `s3://bucket/place`; AWS_ENDPOINT_URL names a server other than Amazon's")
+                Failure::usage(format!("`{text}` is not a valid destination: {why}"))
+                    .with_hint("write `s3://bucket/prefix`; AWS_ENDPOINT_URL selects a server other than Amazon's")
             }),
             Some(("postgres" | "postgresql", _)) => Ok(Address::Postgres(Database::parse(text))),
-            _ => Err(Failure::usage(format!(
-                "`{}` is no address that records can be brought to",
-                without_password(text)
-            ))
-            .with_hint("write `file:///folder`, `s3://bucket/place` or `postgres://user@host/database`")),
+            _ => Err(Failure::usage(format!("`{}` is not a valid destination", without_password(text)))
+                .with_hint("write `file:///folder`, `s3://bucket/prefix` or `postgres://user@host/database`")),
         }
     }
 }
@@ -123,8 +120,8 @@ pub fn pull(store: &Path, address: &str, transfer: &Transfer<'_>) -> Result<Tran
             Ok(TransferReport::of_objects(address, client.pull(&create()?, transfer.observer)?))
         }
         Address::Postgres(_) => {
-            Err(Failure::usage("records are pulled from folders and buckets; a database is asked in SQL")
-                .with_hint("write `file:///folder` or `s3://bucket/place`, or see docs/guide/queries.md"))
+            Err(Failure::usage("records can be pulled only from folders and buckets; query a database with SQL")
+                .with_hint("write `file:///folder` or `s3://bucket/prefix`, or see docs/guide/queries.md"))
         }
     }
 }

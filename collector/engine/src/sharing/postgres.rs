@@ -68,8 +68,8 @@ impl Database {
             ProcessError::Start(_) => Failure::environment(format!("`psql`, PostgreSQL's client: {error}"))
                 .with_hint("install it, on Debian with `apt install postgresql-client`"),
             ProcessError::Ended(why) => {
-                Failure::environment(format!("cannot bring records to `{}`: {why}", self.address))
-                    .with_hint("nothing is lost: the store has all records, and the same command brings them later")
+                Failure::environment(format!("cannot push records to `{}`: {why}", self.address))
+                    .with_hint("nothing is lost: the store has all records, and the same command pushes them later")
             }
         })?;
         let output = String::from_utf8_lossy(&output);

@@ -2,7 +2,7 @@
 //! member.
 
 use super::plan::{Combination, Operator, Part};
-use crate::campaign::collect::{Event, Outcomes, Outside, Turn, Visit};
+use crate::campaign::collect::{CampaignEvent, Outcomes, Outside, Turn, Visit};
 use crate::campaign::config::Config;
 use crate::campaign::corun_settings::CoRun;
 use crate::campaign::planned::PlannedTask;
@@ -75,7 +75,7 @@ pub fn run<E: From<RowError>>(
             let record = Record { attempt, ..record };
             (outside.sink)(&record)?;
             *outcomes.counts.entry(record.outcome.name().to_owned()).or_default() += 1;
-            (outside.listener)(Event::Recorded(&record));
+            (outside.listener)(CampaignEvent::Recorded(&record));
         }
     }
     outcomes.run_ms = milliseconds(begin);
@@ -101,7 +101,7 @@ fn build<E>(
         BuildJob::new(runs.tasks[*task].compiled_json(), runs.target, schedule)
     };
     let jobs: Vec<BuildJob> = wanted.iter().map(job).collect();
-    let builds = bench.build(&jobs, &mut || (outside.listener)(Event::Built));
+    let builds = bench.build(&jobs, &mut || (outside.listener)(CampaignEvent::Built));
     let of = |build: Build| match build {
         Build::Built(artifact) => Ok(artifact),
         Build::Failed(why) => Err(Failed(Outcome::BuildFailed, why)),
@@ -178,8 +178,8 @@ fn together(
     // Times next to a member that did not run are not those of this combination.
     let lost = replies.iter().zip(&records).find_map(|(reply, record)| match reply {
         MemberReply::Shared(..) => None,
-        MemberReply::WrongResult(_) => Some(format!("{}, which ran beside it, gave a wrong result", record.op_text)),
-        MemberReply::Failed(why) => Some(format!("{}, which ran beside it, failed: {why}", record.op_text)),
+        MemberReply::WrongResult(_) => Some(format!("the concurrent operator {} gave a wrong result", record.op_text)),
+        MemberReply::Failed(why) => Some(format!("the concurrent operator {} failed: {why}", record.op_text)),
     });
     for (reply, record) in replies.iter().zip(&mut records) {
         member(record, reply, lost.as_deref(), is_uncontrolled).map_err(|error| error.to_string())?;
@@ -205,7 +205,7 @@ fn member(record: &mut Record, reply: &MemberReply, lost: Option<&str>, is_uncon
             }
             if is_uncontrolled {
                 let mut warnings: Vec<String> = record.warnings.as_ref().map(Json::to).transpose()?.unwrap_or_default();
-                warnings.push("the share of the last cache was not controlled".to_owned());
+                warnings.push("the share of the last-level cache was not controlled".to_owned());
                 record.warnings = Some(Json::new(&warnings)?);
             }
         }

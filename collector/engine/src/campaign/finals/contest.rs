@@ -24,7 +24,7 @@ const FAR: f64 = 0.03;
 
 /// State of a schedule in the contest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum ContestPlace {
     /// The schedule was not measured again.
     Outside,
     /// The schedule is measured in every round.
@@ -41,13 +41,13 @@ enum Place {
 #[derive(Clone, Debug)]
 pub struct Entry {
     times: Times,
-    place: Place,
+    place: ContestPlace,
 }
 
 impl Entry {
     /// Creates the entry of a schedule that was measured once.
     pub fn new(median_ns: f64, upper_end_ns: f64) -> Entry {
-        Entry { times: Times::once(median_ns, upper_end_ns), place: Place::Outside }
+        Entry { times: Times::once(median_ns, upper_end_ns), place: ContestPlace::Outside }
     }
 
     fn rounds(&self) -> usize {
@@ -97,14 +97,16 @@ impl Contest {
     pub fn new(entries: Vec<Entry>, default: Option<usize>) -> Contest {
         let mut contest = Contest { entries, default, round: 0, last: Vec::new(), open: 0 };
         let begins = |number: &usize| *number < FIRST || Some(*number) == default;
-        (0..contest.entries.len()).filter(begins).for_each(|number| contest.entries[number].place = Place::Inside);
+        (0..contest.entries.len())
+            .filter(begins)
+            .for_each(|number| contest.entries[number].place = ContestPlace::Inside);
         contest
     }
 
     /// Replays a round of an earlier process.
     pub fn resume(&mut self, round: &[(usize, Option<f64>)]) {
         for (number, ns) in round {
-            self.entries[*number].place = Place::Inside;
+            self.entries[*number].place = ContestPlace::Inside;
             self.take(*number, *ns);
         }
         self.last = round.iter().map(|(number, _)| *number).collect();
@@ -142,18 +144,18 @@ impl Contest {
     fn take(&mut self, number: usize, ns: Option<f64>) {
         match ns {
             Some(ns) => self.entries[number].times.hear(self.round, ns),
-            None => self.entries[number].place = Place::Failed,
+            None => self.entries[number].place = ContestPlace::Failed,
         }
     }
 
     fn inside(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.entries.len()).filter(|number| self.entries[*number].place == Place::Inside)
+        (0..self.entries.len()).filter(|number| self.entries[*number].place == ContestPlace::Inside)
     }
 
     /// Returns the fastest of the schedules that have not failed.
     fn leader(&self) -> Option<usize> {
         let able: Vec<usize> =
-            (0..self.entries.len()).filter(|number| self.entries[*number].place != Place::Failed).collect();
+            (0..self.entries.len()).filter(|number| self.entries[*number].place != ContestPlace::Failed).collect();
         let times: Vec<&Times> = able.iter().map(|number| &self.entries[*number].times).collect();
         leader(&times).map(|place| able[place])
     }
@@ -167,7 +169,7 @@ impl Contest {
     /// the gain.
     fn unmet(&self, leader: usize) -> Option<usize> {
         let default = self.default_beside(leader)?;
-        let is_measured = self.entries[default].place != Place::Failed;
+        let is_measured = self.entries[default].place != ContestPlace::Failed;
         (is_measured && self.compare(default, leader).0.len() < LEAST_ROUNDS).then_some(default)
     }
 
@@ -181,34 +183,35 @@ impl Contest {
     /// than the leader's.
     fn judge(&mut self) {
         let Some(leader) = self.leader() else { return };
-        self.entries[leader].place = Place::Inside;
+        self.entries[leader].place = ContestPlace::Inside;
         for number in self.inside().filter(|number| *number != leader).collect::<Vec<_>>() {
             let (ratios, ratio) = self.compare(number, leader);
             let interval = ratio.and_then(|ratio| ratio.interval);
             let is_far = ratios.len() >= LEAST_ROUNDS && ratios.iter().all(|ratio| *ratio > 1.0 + FAR);
             let place = match interval {
-                _ if is_far => Place::Slower,
-                Some((low, high)) if low >= 1.0 - EQUAL && high <= 1.0 + EQUAL => Place::Equal,
-                Some((low, _)) if low > 1.0 => Place::Slower,
-                _ => Place::Inside,
+                _ if is_far => ContestPlace::Slower,
+                Some((low, high)) if low >= 1.0 - EQUAL && high <= 1.0 + EQUAL => ContestPlace::Equal,
+                Some((low, _)) if low > 1.0 => ContestPlace::Slower,
+                _ => ContestPlace::Inside,
             };
             self.entries[number].place = place;
         }
         if let Some(default) = self.unmet(leader) {
-            self.entries[default].place = Place::Inside;
-            self.entries[leader].place = Place::Inside;
+            self.entries[default].place = ContestPlace::Inside;
+            self.entries[leader].place = ContestPlace::Inside;
         }
         let has_rivals = self.inside().any(|number| number != leader && self.entries[number].rounds() < MOST_ROUNDS);
-        let again = self.entries.iter().filter(|entry| entry.place != Place::Outside).count();
+        let again = self.entries.iter().filter(|entry| entry.place != ContestPlace::Outside).count();
         if has_rivals || self.entries[leader].rounds() < LEAST_ROUNDS || again >= MOST {
             return;
         }
         // A schedule that only seems equally fast need not be distinguished from the leader.
-        let is_lucky = |one: &Entry| one.place == Place::Outside && one.times.outdoes(&self.entries[leader].times);
+        let is_lucky =
+            |one: &Entry| one.place == ContestPlace::Outside && one.times.outdoes(&self.entries[leader].times);
         let lucky = self.entries.iter().position(is_lucky);
         if let Some(lucky) = lucky {
-            self.entries[lucky].place = Place::Inside;
-            self.entries[leader].place = Place::Inside;
+            self.entries[lucky].place = ContestPlace::Inside;
+            self.entries[leader].place = ContestPlace::Inside;
         }
     }
 
@@ -233,14 +236,14 @@ impl Contest {
         let others: Vec<usize> = (0..self.entries.len()).filter(again).collect();
         let middle = |number: &&usize| self.entries[**number].times.middle_ns();
         let second = others.iter().min_by(|one, other| middle(one).total_cmp(&middle(other)));
-        let count = |place: Place| others.iter().filter(|number| self.entries[**number].place == place).count();
+        let count = |place: ContestPlace| others.iter().filter(|number| self.entries[**number].place == place).count();
         Some(Verdict {
             winner,
             median_ns: self.entries[winner].times.middle_ns(),
             rounds: self.entries[winner].rounds(),
             measured_again: others.len() + 1,
-            equals: count(Place::Equal),
-            undecided: count(Place::Inside),
+            equals: count(ContestPlace::Equal),
+            undecided: count(ContestPlace::Inside),
             second_over_best: second.and_then(|second| self.compare(*second, winner).1),
             default_over_best: self.default_beside(winner).and_then(|default| self.compare(default, winner).1),
         })

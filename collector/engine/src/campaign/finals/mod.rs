@@ -15,18 +15,18 @@ use std::collections::{HashMap, HashSet};
 
 /// The contests of all searches.
 pub struct Finals {
-    contests: Vec<Match>,
+    contests: Vec<FinalMatch>,
 }
 
 /// A contest with the attempts of its entries.
-struct Match {
+struct FinalMatch {
     contest: Contest,
     attempts: Vec<Attempt>,
     schedules: Vec<Schedule>,
 }
 
 /// The fastest schedule of a search, with its evidence.
-pub struct Found<'a> {
+pub struct FoundBest<'a> {
     /// The schedule.
     pub schedule: &'a Schedule,
     /// The attempt at it.
@@ -38,21 +38,21 @@ pub struct Found<'a> {
 impl Finals {
     /// Creates the contests from all records of the searches' experiments, in the order of time.
     pub fn new(tuning: &Tuning, records: &[Record]) -> Finals {
-        Finals { contests: tuning.searches().iter().map(|search| Match::new(search, records)).collect() }
+        Finals { contests: tuning.searches().iter().map(|search| FinalMatch::new(search, records)).collect() }
     }
 
     /// Returns the result of each search, in their order; None if no schedule was measured again.
-    pub fn found(&self) -> impl Iterator<Item = Option<Found<'_>>> {
+    pub fn found(&self) -> impl Iterator<Item = Option<FoundBest<'_>>> {
         self.contests.iter().map(|one| {
             let verdict = one.contest.verdict()?;
             let (schedule, attempt) = (&one.schedules[verdict.winner], &one.attempts[verdict.winner]);
-            Some(Found { schedule, attempt, verdict })
+            Some(FoundBest { schedule, attempt, verdict })
         })
     }
 }
 
-impl Match {
-    fn new(search: &Search, records: &[Record]) -> Match {
+impl FinalMatch {
+    fn new(search: &Search, records: &[Record]) -> FinalMatch {
         let mut known: HashSet<Key> = HashSet::new();
         let mut firsts: Vec<(f64, Trial<'_>)> = Vec::new();
         let mut later: Vec<(Key, &Record)> = Vec::new();
@@ -79,7 +79,7 @@ impl Match {
             contest.resume(&round);
         }
         let (attempts, schedules) = firsts.into_iter().map(|(_, first)| (first.attempt, first.schedule)).unzip();
-        Match { contest, attempts, schedules }
+        FinalMatch { contest, attempts, schedules }
     }
 }
 
@@ -118,7 +118,7 @@ impl Source for Finals {
 
     fn standing(&self) -> Option<String> {
         let known = self.contests.iter().filter(|one| one.contest.is_over()).count();
-        Some(format!("the best are measured again: {known} of {} searches know theirs", self.contests.len()))
+        Some(format!("final measurement: {known} of {} searches are decided", self.contests.len()))
     }
 
     /// Returns the number of unfinished contests, because the number of rounds is not known in

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 /// Checks that all keys of a TOML text are settings. The error contains the line.
 pub fn check(text: &str) -> Result<(), toml::de::Error> {
-    toml::from_str::<Known>(text).map(|Known| ())
+    toml::from_str::<KnownFields>(text).map(|KnownFields| ())
 }
 
 static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| match serde_json::to_value(Settings::default()) {
@@ -17,35 +17,35 @@ static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| match serde_json::to_valu
 });
 
 /// A table in which every key is a setting.
-struct Known;
+struct KnownFields;
 
 /// The name of a known setting.
-struct Name;
+struct FieldName;
 
-impl<'de> Deserialize<'de> for Known {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Known, D::Error> {
-        deserializer.deserialize_map(Known)
+impl<'de> Deserialize<'de> for KnownFields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<KnownFields, D::Error> {
+        deserializer.deserialize_map(KnownFields)
     }
 }
 
-impl<'de> Visitor<'de> for Known {
-    type Value = Known;
+impl<'de> Visitor<'de> for KnownFields {
+    type Value = KnownFields;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a table of settings")
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Known, A::Error> {
-        while map.next_entry::<Name, IgnoredAny>()?.is_some() {}
-        Ok(Known)
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<KnownFields, A::Error> {
+        while map.next_entry::<FieldName, IgnoredAny>()?.is_some() {}
+        Ok(KnownFields)
     }
 }
 
-impl<'de> Deserialize<'de> for Name {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Name, D::Error> {
+impl<'de> Deserialize<'de> for FieldName {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FieldName, D::Error> {
         let name = String::deserialize(deserializer)?;
         if NAMES.contains(&name) {
-            return Ok(Name);
+            return Ok(FieldName);
         }
         let known: Vec<String> = NAMES.iter().map(|known| format!("`{known}`")).collect();
         Err(D::Error::custom(format!("unknown field `{name}`, expected one of {}", known.join(", "))))

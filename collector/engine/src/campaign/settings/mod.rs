@@ -8,7 +8,7 @@ mod tests;
 
 pub use resolve::Resolved;
 
-use super::choices::{AttentionChoice, Backend, CacheChoice, Executor, Sampler};
+use super::choices::{AttentionChoice, Backend, CacheChoice, Executor, SamplerName};
 use super::config::{ConfigError, Limits};
 use super::corun_settings::CoRun;
 use super::night::Night;
@@ -74,71 +74,76 @@ pub struct ModelSettings {
     /// Batch sizes, such as 1 or 1,8,32 [default: 1]
     #[cfg_attr(feature = "clap", arg(long = "batchsize", value_name = "N,…", value_delimiter = ','))]
     pub batch: Option<Vec<i64>>,
-    /// Tokens of each sequence, such as 128 or 32,512; in a decoding step those that were read before [default: 128]
+    /// Sequence lengths in tokens, such as 128 or 32,512 [default: 128]
     ///
-    /// For `transformers`, and for dimensions that an ONNX file leaves open and calls a sequence. Models of images have
-    /// their own number.
+    /// For `transformers`, and for dynamic sequence dimensions of ONNX files. In a decoding step this is the number of
+    /// earlier tokens. Image models ignore it.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N,…", value_delimiter = ','))]
     pub sequence: Option<Vec<i64>>,
-    /// Parts of a decoder's work: all tokens at once, or one more token after those that were read [default: prefill]
+    /// Phase of a decoder: all tokens at once, or one more token [default: prefill]
     ///
-    /// Only for `transformers`. A decoding step takes the keys and values of earlier tokens from outside.
+    /// Only for `transformers`. A decoding step reads the keys and values of earlier tokens as inputs.
     #[cfg_attr(feature = "clap", arg(long, value_parser = choices::<Phase>(), value_name = "PHASE", value_delimiter = ','))]
     pub phase: Option<Vec<Phase>>,
-    /// Decoding steps one after the other as one model, each with the keys and values of those before it [default: 1]
+    /// Number of consecutive decoding steps in one model [default: 1]
     ///
-    /// Only for `--phase decode`. `--sequence` is what was read before the first step; each step is given its token.
+    /// Only for `--phase decode`. Each step reads its token and the keys and values of all earlier steps; `--sequence`
+    /// is the number of tokens before the first step.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub steps: Option<i64>,
-    /// Whether attention is one task, its parts, or both [default: fused]
+    /// Representation of attention: one task, its parts, or both [default: fused]
     #[cfg_attr(feature = "clap", arg(long, value_parser = choices::<AttentionChoice>()))]
     pub attention: Option<AttentionChoice>,
-    /// Whether pointwise operators join the operator before them [default: epilogue]
+    /// Fusion of pointwise operators with the preceding operator [default: epilogue]
     #[cfg_attr(feature = "clap", arg(long, value_parser = choices::<Fuse>()))]
     pub fuse: Option<Fuse>,
-    /// Whether code is made for one size, or once for all the sizes that are given [default: default]
+    /// Compile for each size, or once for all requested sizes [default: default]
     ///
-    /// With `vm`, the batch sizes and lengths of sequences of a model stay open when its tasks are compiled; each piece
-    /// of code is then measured, and checked, at every size. What needs numbers is compiled for each size: `opcollect
-    /// tasks --executor vm` says which tasks and why. No tile of a thread may be larger than 1 along a size that is open.
+    /// With `vm`, batch sizes and sequence lengths of a model are dynamic in compiled tasks, and each artifact is
+    /// measured and checked at every size. Operators that need static sizes are compiled for each size; `opcollect
+    /// tasks --executor vm` lists them with the reason. Thread tiles along a dynamic dimension are limited to 1.
     #[cfg_attr(feature = "clap", arg(long, value_parser = choices::<Executor>()))]
     pub executor: Option<Executor>,
     /// Also measure N resized variants of each task [default: 0]
     ///
-    /// The operators stay, each size is drawn from between half and twice of what it was, and the work is at most twice
-    /// as much; `--seed` draws others. They stand in no model and count for none: from them a predictor learns what lies
-    /// between the shapes of known networks.
+    /// A variant has the same operators; each size is random between half and twice the original, and the work is at
+    /// most doubled. `--seed` selects other variants. Variants belong to no model; they teach predictors shapes between
+    /// those of known networks.
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub variations: Option<usize>,
-    /// What to compile for: `llvm`, `cuda`, `pynq`, or TVM's JSON of such a target [default: llvm]
+    /// Compilation target: llvm, cuda, pynq, or a JSON target of TVM [default: llvm]
     ///
-    /// `build` also takes `mali`, or the JSON of an OpenCL device: kernels in OpenCL C, which nothing here runs.
+    /// `build` also supports `mali` or the JSON target of an OpenCL device: it writes OpenCL C kernels, which this
+    /// program does not run.
     ///
-    /// Libraries that take the operators they support may stand before it, as in `cpu-vendor, llvm`, where
-    /// `cpu-vendor` is PyTorch's library (see `--backend`).
+    /// Libraries that compute the operators they support can precede the target, as in `cpu-vendor, llvm`; `cpu-vendor`
+    /// is PyTorch's library (see `--backend`).
     #[cfg_attr(feature = "clap", arg(long, value_name = "TARGET"))]
     pub target: Option<String>,
-    /// Who computes the tasks: TVM's code, or PyTorch's library [default: tvm]
+    /// Library that computes the tasks [default: tvm]
     ///
-    /// `torch` shows what a vendor's library reaches on the same tasks, on this machine's CPU and timed as compiled code
-    /// is; an operator that PyTorch has no form of is recorded as skipped. It needs a build with the feature `torch`: see
-    /// `docs/guide/torch.md`.
+    /// `torch` measures a vendor library on the same tasks with the same method, on this machine's CPU. Operators that
+    /// PyTorch lacks are recorded as skipped. This needs a build with the feature `torch`: see `docs/guide/torch.md`.
     #[cfg_attr(feature = "clap", arg(long, value_parser = choices::<Backend>(), value_name = "BACKEND"))]
     pub backend: Option<Backend>,
-    /// GPU architectures to compile for, such as sm_90 or sm_80,sm_90 [default: this machine's GPU]
+    /// GPU architectures to compile for, such as sm_90 or sm_80,sm_90 [default: that of this machine's GPU]
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME,…", value_delimiter = ','))]
     pub arch: Option<Vec<String>>,
-    /// Which part of a board computes, for `--target pynq`: `arm`, its cores, reached over RPC, or `fpga`, a core on its
-    /// fabric, whose times are simulated here unless a board is named [default: arm]
+    /// Processor of the board, for `--target pynq` [default: arm]
+    ///
+    /// `arm`: its CPU cores over RPC. `fpga`: a core on its fabric, whose times are simulated on this machine unless a
+    /// board is given.
     #[cfg_attr(feature = "clap", arg(long, value_name = "UNIT"))]
     pub unit: Option<String>,
-    /// Which board, for `--target pynq`: pynq-z1, pynq-z2, ultra96, zcu104, kv260 [default: pynq-z1]
+    /// Board for `--target pynq` [default: pynq-z1]
+    ///
+    /// Boards: pynq-z1, pynq-z2, ultra96, zcu104, kv260.
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
     pub board: Option<String>,
-    /// Which configuration of the core, for `--unit fpga`: 1x16, 4x8 [default: 1x16]
+    /// Configuration of the core for `--unit fpga`: 1x16 or 4x8 [default: 1x16]
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
     pub fpga_config: Option<String>,
-    /// Which parameters of the timing model, for `--unit fpga` [default: those of the board]
+    /// Parameters of the timing model for `--unit fpga` [default: those of the board]
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
     pub sim_params: Option<String>,
 }
@@ -148,22 +153,22 @@ pub struct ModelSettings {
 #[cfg_attr(feature = "clap", derive(clap::Args))]
 #[serde(default)]
 pub struct SweepSettings {
-    /// Schedules per task, the default one included [default: 8]
+    /// Number of schedules per task, including the default [default: 8]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub schedules: Option<usize>,
-    /// Where schedules come from [default: template]
-    #[cfg_attr(feature = "clap", arg(long = "sampler", value_parser = choices::<Sampler>(), value_name = "SAMPLER", value_delimiter = ','))]
-    pub samplers: Option<Vec<Sampler>>,
+    /// Source of schedules [default: template]
+    #[cfg_attr(feature = "clap", arg(long = "sampler", value_parser = choices::<SamplerName>(), value_name = "SAMPLER", value_delimiter = ','))]
+    pub samplers: Option<Vec<SamplerName>>,
     /// Thread counts, such as 1,2 [default: 1 and all CPUs]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N,…", value_delimiter = ','))]
     pub threads: Option<Vec<usize>>,
-    /// Cache states before a timed run [default: warm]
+    /// Cache state before a timed run [default: warm]
     #[cfg_attr(feature = "clap", arg(long, value_parser = choices::<CacheChoice>(), value_name = "STATE", value_delimiter = ','))]
     pub cache: Option<Vec<CacheChoice>>,
     /// Seed of schedules and input values [default: 0]
     #[cfg_attr(feature = "clap", arg(long, value_name = "N"))]
     pub seed: Option<u64>,
-    /// Stop after this many seconds
+    /// Time limit of the campaign in seconds
     #[cfg_attr(feature = "clap", arg(long = "budget", value_name = "SECONDS", value_parser = report::quantity::seconds))]
     pub budget_seconds: Option<f64>,
 }

@@ -1,7 +1,7 @@
 //! Resolves settings into a checked, complete configuration.
 
 use super::{ModelEntry, Settings};
-use crate::campaign::choices::{AttentionChoice, CacheChoice, Executor, ModelSource, Sampler};
+use crate::campaign::choices::{AttentionChoice, CacheChoice, Executor, ModelSource, SamplerName};
 use crate::campaign::config::{
     BATCH, BATCH_ALLOWED, Config, ConfigError, ModelRequest, SEQUENCE, SEQUENCE_ALLOWED, SIMPLE, TRANSFORMERS, Tokens,
     check_target, each, shown,
@@ -36,7 +36,8 @@ impl ModelEntry {
             .iter()
             .any(|source| source.name() == self.source);
         let refuse = |field: &'static str, found: String| {
-            let allowed = format!("only models from files take it, and `{}` is from `{}`", self.name, self.source);
+            let allowed =
+                format!("it applies only to models from files, and `{}` is from `{}`", self.name, self.source);
             Err(ConfigError::OutOfRange { field, found, allowed })
         };
         match (is_file, self.shapes.is_empty(), self.skip_unsupported) {
@@ -97,7 +98,9 @@ impl Settings {
         let of_files = model.sequence.clone();
         let tokens = tokens(&self.models, model.sequence, model.phase, steps)?;
         let runs = self.models.len().saturating_mul(batch.len()).saturating_mul(tokens.len());
-        each("models", &[runs], "models, batch sizes and sequences give at most 65536 together", |n| *n <= 1 << 16)?;
+        each("models", &[runs], "the product of models, batch sizes and sequences is at most 65536", |n| {
+            *n <= 1 << 16
+        })?;
         let models = self.models.iter().flat_map(|entry| {
             let tokens =
                 if entry.source == TRANSFORMERS { tokens.iter().copied().map(Some).collect() } else { vec![None] };
@@ -129,7 +132,7 @@ impl Settings {
             partners,
             backend: model.backend.unwrap_or_default(),
             threads,
-            samplers: sweep.samplers.unwrap_or_else(|| vec![Sampler::Template]),
+            samplers: sweep.samplers.unwrap_or_else(|| vec![SamplerName::Template]),
             schedules: sweep.schedules.unwrap_or(8),
             tune: self.tune.map(TuneSettings::resolve),
             fuse: model.fuse.unwrap_or_default(),
@@ -161,7 +164,7 @@ fn batches(models: &[ModelEntry], batch: Option<Vec<i64>>) -> Result<Vec<Option<
     let Some(batch) = batch else { return Ok(vec![None]) };
     each("batch", &batch, BATCH_ALLOWED, |size| BATCH.contains(size))?;
     if !models.is_empty() && models.iter().all(|model| model.source == SIMPLE) {
-        let allowed = "a simple operator has its batch in its own text, such as `n=8`";
+        let allowed = "the text of a simple operator contains its batch, such as `n=8`";
         each("batch", &batch, allowed, |size| *size == 1)?;
     }
     Ok(batch.into_iter().map(Some).collect())
@@ -176,10 +179,10 @@ fn steps(steps: Option<i64>, phase: Option<&[Phase]>, executor: Option<Executor>
         return refuse(format!("allowed are 1 to {}", transformers::STEPS_MAX));
     }
     if phase != Some(&[Phase::Decode]) {
-        return refuse("only decoding goes in steps: give the phase `decode`, and no other".to_owned());
+        return refuse("only the phase `decode` has steps: give no other phase".to_owned());
     }
     if executor == Some(Executor::Vm) {
-        return refuse("the executor `vm` has one step at every size".to_owned());
+        return refuse("the executor `vm` supports only one step".to_owned());
     }
     Ok(Some(count).filter(|count| *count > 1))
 }

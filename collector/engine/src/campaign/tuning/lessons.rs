@@ -16,7 +16,7 @@ const MOST: usize = 256;
 const MOST_OF_TASK: usize = 64;
 
 /// Times of schedules of one task whose experiments differ in nothing but the schedule.
-struct Group {
+struct LessonGroup {
     task: Option<Task>,
     threads: usize,
     is_cold: bool,
@@ -31,7 +31,7 @@ pub struct Lessons {
     target: String,
     /// Experiments that belong to the searches themselves.
     own: HashSet<Key>,
-    groups: BTreeMap<Key, Group>,
+    groups: BTreeMap<Key, LessonGroup>,
 }
 
 impl Lessons {
@@ -59,7 +59,7 @@ impl Lessons {
             return;
         }
         let is_cold = record.cache_state == Some(CacheState::Cold);
-        let empty = || Group { task: None, threads, is_cold, default_ns: None, times: BTreeMap::new() };
+        let empty = || LessonGroup { task: None, threads, is_cold, default_ns: None, times: BTreeMap::new() };
         let group = self.groups.entry(ground).or_insert_with(empty);
         if record.schedule_source == Some(ScheduleSource::Default) {
             group.default_ns = Some(ns);
@@ -73,7 +73,7 @@ impl Lessons {
     /// Passes lessons to each search of the same kind of operator, those of the most similar tasks
     /// first. Returns the number of lessons.
     pub(super) fn teach(&self, searches: &mut [Search], target: &Target) -> usize {
-        let problems: Vec<(&Group, Problem)> = self
+        let problems: Vec<(&LessonGroup, Problem)> = self
             .groups
             .values()
             .filter_map(|group| Some((group, Problem::elsewhere(group.task.as_ref()?, target, group.threads)?)))
@@ -82,7 +82,7 @@ impl Lessons {
     }
 }
 
-fn teach(search: &mut Search, problems: &[(&Group, Problem)]) -> usize {
+fn teach(search: &mut Search, problems: &[(&LessonGroup, Problem)]) -> usize {
     let own = sizes(search.problem());
     let is_cold = search.cache_state() == CacheState::Cold;
     let distance = |problem: &Problem| {
@@ -93,7 +93,7 @@ fn teach(search: &mut Search, problems: &[(&Group, Problem)]) -> usize {
     let alike = problems
         .iter()
         .filter(|(group, _)| group.is_cold == is_cold && group.task.as_ref().is_some_and(|task| task.kind() == kind));
-    let mut alike: Vec<(f64, &(&Group, Problem))> = alike.map(|one| (distance(&one.1), one)).collect();
+    let mut alike: Vec<(f64, &(&LessonGroup, Problem))> = alike.map(|one| (distance(&one.1), one)).collect();
     alike.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut lessons = 0;
     for (_, (group, problem)) in alike {

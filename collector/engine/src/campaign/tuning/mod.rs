@@ -10,7 +10,7 @@ pub use lessons::Lessons;
 pub use of_task::{Search, Stop, Trial};
 
 use super::attempt::attempts;
-use super::choices::Sampler;
+use super::choices::SamplerName;
 use super::config::Config;
 use super::module::PlannedModule;
 use super::planned::{Attempt, Bases, Code, PlannedTask, PlanningError};
@@ -19,7 +19,7 @@ use super::tune::Tune;
 use bench::Breeder;
 use datasets::{Key, Outcome, Record};
 use job::space::{FilterError, Schedule};
-use search::{Features, Problem, Seen, spending};
+use search::{Features, Problem, TrialResult, spending};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -91,7 +91,7 @@ impl Tuning {
     pub fn new(ground: &Ground<'_>, tune: &Tune, is_ours: impl Fn(&Attempt) -> bool) -> Result<Tuning, TuningError> {
         let Ground { tasks, modules, target, config, bases, cpus, flush_bytes, .. } = *ground;
         // Every search begins with the default schedule, so its result is never worse.
-        let only_default = Config { schedules: 1, samplers: vec![Sampler::Template], ..config.clone() };
+        let only_default = Config { schedules: 1, samplers: vec![SamplerName::Template], ..config.clone() };
         let mut defaults = attempts(tasks, modules, target, &only_default, bases, cpus, flush_bytes)?;
         // Searches are reported in the order of the model.
         defaults.sort_by_key(|attempt| attempt.task);
@@ -156,7 +156,7 @@ impl Tuning {
             let is_own = record.config_hash == hash;
             if record.outcome == Outcome::PassedOver {
                 if is_own {
-                    self.searches[place].tell(&schedule, None, Seen::PassedOver);
+                    self.searches[place].tell(&schedule, None, TrialResult::PassedOver);
                 }
                 continue;
             }
@@ -341,7 +341,7 @@ impl Source for Tuning {
     fn forgo(&mut self, attempt: &Attempt) {
         let (Code::Compiled { schedule, .. }, Some(place)) = (&attempt.code, self.find(attempt)) else { return };
         self.searches[place].returned();
-        self.searches[place].tell(schedule, None, Seen::Elsewhere);
+        self.searches[place].tell(schedule, None, TrialResult::Elsewhere);
     }
 
     fn standing(&self) -> Option<String> {

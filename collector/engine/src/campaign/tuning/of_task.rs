@@ -12,7 +12,7 @@ use job::revision::Revisions;
 use job::space::Schedule;
 use models::Task;
 use search::spending::Standing;
-use search::{Evolution, Features, Problem, Seen, Tuner, tuner};
+use search::{Evolution, Features, Problem, TrialResult, Tuner, tuner};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl Stop {
         match self {
             Stop::Trials => "no more trials",
             Stop::TrialsPerTask => "trials per task",
-            Stop::Patience => "no gain for long",
+            Stop::Patience => "no recent gain",
             Stop::Exhausted => "nothing left to try",
         }
     }
@@ -238,7 +238,7 @@ impl Search {
         // A sampled schedule is repeated by its trace, which the record has.
         let drawn = record.schedule.as_ref().filter(|_| matches!(schedule, Schedule::MetaSchedule { .. }));
         let drawn = drawn.and_then(|text| Schedule::from_json(text.text()).ok());
-        self.tell(drawn.as_ref().unwrap_or(schedule), figures, ns.map_or(Seen::Failed, Seen::Time));
+        self.tell(drawn.as_ref().unwrap_or(schedule), figures, ns.map_or(TrialResult::Failed, TrialResult::Time));
     }
 
     /// Returns whether a trial is worth a run after its build.
@@ -249,10 +249,10 @@ impl Search {
     /// Notes a candidate that was rejected after its build and does not count as a trial.
     pub(super) fn passed_over(&mut self, schedule: &Schedule) {
         self.standing.begun = self.standing.begun.saturating_sub(1);
-        self.tell(schedule, None, Seen::PassedOver);
+        self.tell(schedule, None, TrialResult::PassedOver);
     }
 
-    pub(super) fn tell(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: Seen) {
+    pub(super) fn tell(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: TrialResult) {
         self.known.insert(schedule.hash());
         self.tuner.observe(schedule, figures, seen);
         self.look_for_hints();

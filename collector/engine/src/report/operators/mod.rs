@@ -15,7 +15,7 @@ use targets::Machine;
 
 /// Row of one task of a model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Row {
+pub struct OperatorRow {
     /// Description of the task.
     pub task: String,
     /// Hash of the task.
@@ -65,7 +65,7 @@ pub struct Summary {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub simulated: Option<String>,
     /// Rows of the tasks, in graph order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<OperatorRow>,
     /// Tasks without any time.
     pub missing: Vec<String>,
     /// Sum of median × count over the rows, in nanoseconds.
@@ -115,8 +115,8 @@ pub fn summarise(
             None => missing.push(module.describe()),
         }
     }
-    let total_ns = sum(rows.iter().map(Row::time_ns));
-    let half_widths: Option<Vec<f64>> = rows.iter().map(Row::half_width_ns).collect();
+    let total_ns = sum(rows.iter().map(OperatorRow::time_ns));
+    let half_widths: Option<Vec<f64>> = rows.iter().map(OperatorRow::half_width_ns).collect();
     let total_spread = half_widths.filter(|widths| !widths.is_empty()).map(|widths| {
         share_out(&mut rows, total_ns, &widths);
         // A disturbance of the machine affects all operators in the same direction, so their
@@ -146,7 +146,7 @@ fn sum(numbers: impl Iterator<Item = f64>) -> f64 {
 
 /// Computes the uncertainty of the rows' shares. Errors of different operators are assumed
 /// independent; those of all calls of one operator are equal.
-fn share_out(rows: &mut [Row], total_ns: f64, half_widths: &[f64]) {
+fn share_out(rows: &mut [OperatorRow], total_ns: f64, half_widths: &[f64]) {
     let squares = sum(half_widths.iter().map(|width| width.powi(2)));
     for (row, width) in rows.iter_mut().zip(half_widths) {
         let (own, others) = (width.powi(2), squares - width.powi(2));
@@ -156,7 +156,7 @@ fn share_out(rows: &mut [Row], total_ns: f64, half_widths: &[f64]) {
     }
 }
 
-impl Row {
+impl OperatorRow {
     /// Returns the time that the model spends in this operator, in nanoseconds.
     fn time_ns(&self) -> f64 {
         self.median_ns * self.count as f64
@@ -177,7 +177,7 @@ fn best_row(
     work: Option<Work>,
     default_knobs: Option<Knobs>,
     peaks: &Peaks,
-) -> Option<Row> {
+) -> Option<OperatorRow> {
     let found = fastest(attempts.iter().copied())?;
     let best = found.record;
     let median_ns = best.median_ns?;
@@ -205,7 +205,7 @@ fn best_row(
     let caches = best.cache_state.unwrap_or(CacheState::Warm);
     let attainable = || peaks.attainable_ns(u32::try_from(threads).unwrap_or(1), flops, bytes, caches);
     let attainable = is_float.then(attainable).flatten();
-    Some(Row {
+    Some(OperatorRow {
         task,
         task_hash,
         count,
@@ -238,7 +238,7 @@ const SLOW: f64 = 0.25;
 /// that any well-known operator has reached twice.
 fn above_roofline(summary: &Summary) -> String {
     let above = summary.rows.iter().filter(|row| row.roofline.is_some_and(|part| part > 1.0));
-    let (saving, above): (Vec<&Row>, Vec<&Row>) = above.partition(|row| row.saves_products);
+    let (saving, above): (Vec<&OperatorRow>, Vec<&OperatorRow>) = above.partition(|row| row.saves_products);
     let uncertain = above.iter().filter(|row| !row.is_known_well()).count();
     let once = above.iter().filter(|row| row.is_known_well() && row.attempts < 2).count();
     let mut text = String::new();
@@ -246,25 +246,25 @@ fn above_roofline(summary: &Summary) -> String {
         text.push_str(&format!("\nroofline above 100 % in {}: not all counted products are computed", saving.len()));
     }
     if uncertain > 0 {
-        text.push_str(&format!("\nroofline above 100 % in {uncertain}: medians known badly raise no peak"));
+        text.push_str(&format!("\nroofline above 100 % in {uncertain}: uncertain medians do not raise the peak"));
     }
     if once > 0 {
-        text.push_str(&format!("\nroofline above 100 % in {once}: what was measured once raises no peak"));
+        text.push_str(&format!("\nroofline above 100 % in {once}: single measurements do not raise the peak"));
     }
     if above.len() > uncertain + once {
         let others = above.len() - uncertain - once;
-        text.push_str(&format!("\nroofline above 100 % in {others}: not all counted bytes must move"));
+        text.push_str(&format!("\nroofline above 100 % in {others}: some counted bytes stay in caches"));
     }
     text
 }
 
 /// Why some default schedules have a lower median than the best.
 fn beaten_by_default(summary: &Summary) -> String {
-    let is_beaten = |row: &&Row| row.default_over_best.is_some_and(|ratio| ratio < EVEN);
+    let is_beaten = |row: &&OperatorRow| row.default_over_best.is_some_and(|ratio| ratio < EVEN);
     match summary.rows.iter().filter(is_beaten).count() {
         0 => String::new(),
         count => {
-            format!("\ndefault below 1× in {count}: its median is lower, and not known well enough to be called best")
+            format!("\ndefault below 1× in {count}: its median is lower, but too uncertain to be the best")
         }
     }
 }
@@ -289,7 +289,7 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
     }
     let calls: usize = summary.rows.iter().map(|row| row.count).sum();
     let mut text = format!(
-        "{}{}{}\n{}\ntotal of {calls} operators, each at its best: {}{} ± {}",
+        "{}{}{}\n{}\ntotal of {calls} operators with their best schedules: {}{} ± {}",
         summary.model,
         summary.batch.map_or_else(String::new, |batch| format!(" (batch {batch})")),
         summary.simulated.as_ref().map_or_else(String::new, |what| format!(", {what}")),
@@ -300,12 +300,12 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
     );
     if summary.uncertain_share > 0.0 {
         let (share, known) = (percent(summary.uncertain_share), 100.0 * KNOWN_WELL);
-        text.push_str(&format!("\n{share} of it are medians known to no better than {known} %"));
+        text.push_str(&format!("\n{share} of it are medians with an uncertainty above {known} %"));
     }
     if summary.simulated.is_none() {
         text.push_str(match summary.rows.iter().any(|row| row.attempts > 1) {
-            true => "\nbest: fastest over all visits; of what was visited once, the interval of the median ends lowest",
-            false => "\nbest: the interval of the median ends lowest",
+            true => "\nbest: fastest over all visits; after a single visit, lowest upper end of the median's interval",
+            false => "\nbest: lowest upper end of the median's interval",
         });
     }
     text.push_str(&beaten_by_default(summary));
@@ -316,7 +316,7 @@ pub fn render(summary: &Summary, paper: &Paper) -> String {
     text
 }
 
-fn cells(row: &Row) -> [Cell; 11] {
+fn cells(row: &OperatorRow) -> [Cell; 11] {
     let spread = Cell::from(or_unknown(row.spread, percent));
     let default = Cell::from(or_unknown(row.default_over_best, |ratio| format!("{ratio:.2}×")));
     let roofline = Cell::from(or_unknown(row.roofline, |part| format!("{:.0} %", part * 100.0)));

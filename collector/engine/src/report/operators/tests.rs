@@ -5,7 +5,7 @@ use expect_test::{Expect, expect};
 
 /// Returns two operators of a network, one with a wide interval, and one without a time.
 fn summary() -> Summary {
-    let row = Row {
+    let row = OperatorRow {
         task: "conv2d f32[1,64,56,56] w[64,64,3,3] p=1 +bias +add +relu".to_owned(),
         task_hash: String::new(),
         count: 2,
@@ -24,7 +24,7 @@ fn summary() -> Summary {
         attempts: 1,
         measured: (8, 8),
     };
-    let uncertain = Row {
+    let uncertain = OperatorRow {
         task: "dense f32[1,512] w[1000,512] +bias".to_owned(),
         count: 1,
         difference: "default".to_owned(),
@@ -152,7 +152,7 @@ fn a_rate_above_the_peak_has_its_reason() {
     summary.rows[0].roofline = Some(1.8);
     let text = |summary: &Summary| render(summary, &Paper::plain(200));
     assert!(
-        text(&summary).contains("roofline above 100 % in 1: what was measured once raises no peak"),
+        text(&summary).contains("roofline above 100 % in 1: single measurements do not raise the peak"),
         "{}",
         text(&summary)
     );

@@ -1,6 +1,6 @@
 //! Formats an operator with its code, and the loops in which it spends its time.
 
-use crate::network::annotation::{Annotation, Basis, Function, Loop};
+use crate::network::annotation::{AnnotatedLoop, Annotation, Basis, Function};
 use report::{number, percent};
 
 /// Largest number of loops that are shown, the hottest first.
@@ -19,12 +19,12 @@ pub fn describe(annotation: &Annotation, homonyms: usize) -> String {
     ];
     if homonyms > 0 {
         lines.push(format!(
-            "note            {homonyms} more operators are called so; this one takes the most time. Say a hash or a place"
+            "note            {homonyms} more operators match; this one takes the most time. Give a hash or a scope to select another"
         ));
     }
     lines.extend(["TIR as scheduled".to_owned(), annotation.scheduled_tir.trim_end().to_owned()]);
     lines.push(basis(annotation));
-    let mut loops: Vec<(&Function, &Loop)> = annotation
+    let mut loops: Vec<(&Function, &AnnotatedLoop)> = annotation
         .functions
         .iter()
         .flat_map(|function| function.loops.iter().map(move |one| (function, one)))
@@ -32,7 +32,7 @@ pub fn describe(annotation: &Annotation, homonyms: usize) -> String {
         .collect();
     loops.sort_by(|(_, left), (_, right)| right.share.total_cmp(&left.share));
     if loops.is_empty() {
-        lines.push("its code has no loop that is known to take time".to_owned());
+        lines.push("no loop of its code has a known time".to_owned());
     }
     for (function, hot) in loops.into_iter().take(MAX_LOOPS) {
         lines.extend(loop_lines(function, hot, annotation.basis));
@@ -41,11 +41,8 @@ pub fn describe(annotation: &Annotation, homonyms: usize) -> String {
 }
 
 fn basis(annotation: &Annotation) -> String {
-    let same = if annotation.is_code_that_ran {
-        ""
-    } else {
-        "; built again its code came out otherwise, so samples are left out"
-    };
+    let same =
+        if annotation.is_code_that_ran { "" } else { "; a second build gave different code, so samples are ignored" };
     match (&annotation.samples, annotation.basis) {
         (Some(samples), Basis::Sampled) => format!(
             "hot loops       sampled: {} of {} samples found this operator, by {} at {} Hz, {} lost",
@@ -59,7 +56,7 @@ fn basis(annotation: &Annotation) -> String {
     }
 }
 
-fn loop_lines(function: &Function, hot: &Loop, basis: Basis) -> Vec<String> {
+fn loop_lines(function: &Function, hot: &AnnotatedLoop, basis: Basis) -> Vec<String> {
     let turns = hot.turns.map_or_else(String::new, |turns| format!(", {} turns each time", number(turns)));
     let word = if basis == Basis::Sampled { "of its time" } else { "of its time by estimate" };
     let mut lines = vec![format!("{} {word}: `{}`{turns}", percent(hot.share), function.name)];

@@ -6,7 +6,7 @@ pub mod simulated;
 mod summary;
 mod table;
 
-pub use summary::{OperatorRecords, Report, TotalTimes, View};
+pub use summary::{OperatorRecords, ProfileView, Report, TotalTimes};
 
 use super::styled::StyledTable;
 use profile::summary::threads::Thread;
@@ -14,8 +14,8 @@ use report::{Paper, duration, number, or_unknown, percent, size};
 use std::collections::BTreeSet;
 
 /// Formats a profile: its rows, or those of another tool's table, and the lines below them.
-pub fn describe(report: &Report, view: View, styled: Option<&StyledTable>, paper: &Paper) -> String {
-    let View { row_limit, .. } = view;
+pub fn describe(report: &Report, view: ProfileView, styled: Option<&StyledTable>, paper: &Paper) -> String {
+    let ProfileView { row_limit, .. } = view;
     let plural = if report.threads == 1 { "" } else { "s" };
     let mut lines = vec![format!(
         "{}: {} calls of {} tasks, {} thread{plural}, seed {}",
@@ -64,7 +64,7 @@ fn threads(report: &Report) -> Vec<String> {
         let polling = or_unknown(thread.polling_ns, mean);
         let counts = thread.counters.iter().map(|(name, count)| format!("; {} {name}", number(*count)));
         format!(
-            "{:<15} busy {} a run, {}; idle in operators {}; on the processor beside {polling}{}",
+            "{:<15} busy {} a run, {}; idle in operators {}; processor time without {polling}{}",
             thread.name,
             mean(thread.busy_ns),
             percent(thread.busy_share),

@@ -105,7 +105,7 @@ impl From<Totals> for TotalTimes {
 
 /// The part of a summary that is shown.
 #[derive(Clone, Copy, Debug)]
-pub struct View {
+pub struct ProfileView {
     /// Largest number of rows.
     pub row_limit: usize,
     /// Whether rows have columns of memory.

@@ -1,6 +1,6 @@
 //! Formats the rows of a profile as a table.
 
-use super::summary::{Report, View};
+use super::summary::{ProfileView, Report};
 use profile::summary::Row;
 use report::{Cell, Column, Table, duration, figures, number, or_unknown, percent, size, words};
 use std::collections::BTreeSet;
@@ -19,7 +19,7 @@ const DERIVED: [DerivedColumn; 4] = [
 const CPU_TIME: &str = "thread_cpu_ns";
 
 /// The optional columns of a table.
-struct Columns<'a> {
+struct TableColumns<'a> {
     has_cpu: bool,
     has_parts: bool,
     has_memory: bool,
@@ -28,10 +28,10 @@ struct Columns<'a> {
 }
 
 /// Returns the table.
-pub fn rows(report: &Report, view: View) -> Table {
+pub fn rows(report: &Report, view: ProfileView) -> Table {
     let shown = &report.rows[..view.row_limit.min(report.rows.len())];
     let is_other = |name: &&String| !name.starts_with(CPU_TIME);
-    let columns = Columns {
+    let columns = TableColumns {
         has_cpu: shown.iter().any(|row| row.cpu_ns.is_some()),
         has_parts: shown.iter().any(|row| row.spread.tasks_per_call.is_some()),
         has_memory: view.has_memory,
@@ -45,7 +45,7 @@ pub fn rows(report: &Report, view: View) -> Table {
     table
 }
 
-impl Columns<'_> {
+impl TableColumns<'_> {
     fn headings(&self, first: &str) -> Vec<Column> {
         let mut columns = vec![
             words(first),

@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::campaign::collect::Visit;
 use crate::failure::Failure;
-use crate::given::InputFiles;
+use crate::input_files::InputFiles;
 use crate::ledger::Ledger;
 use crate::network::record::warn;
 use crate::observer::Observer;
@@ -29,7 +29,7 @@ pub struct Keeping {
 
 /// Location of a record.
 #[derive(Clone, Debug, Serialize)]
-pub struct Kept {
+pub struct RecordLocation {
     /// The folder of the store.
     pub store: String,
     /// Key of the record.
@@ -82,13 +82,13 @@ impl Keeping {
 
     /// Stores the record after `fill` has added the result of the run. It counts as one more
     /// attempt of its experiment.
-    pub fn keep(self, fill: impl FnOnce(&mut Record) -> std::result::Result<(), RowError>) -> Result<Kept> {
+    pub fn keep(self, fill: impl FnOnce(&mut Record) -> std::result::Result<(), RowError>) -> Result<RecordLocation> {
         let mut fill = Some(fill);
         let keys = self.keep_all(|_, record| match fill.take() {
             Some(fill) => fill(record).map_err(Into::into),
             None => Ok(()),
         })?;
-        Ok(Kept { store: keys.0, key: keys.1.first().cloned().unwrap_or_default() })
+        Ok(RecordLocation { store: keys.0, key: keys.1.first().cloned().unwrap_or_default() })
     }
 
     /// Stores all records after `fill` has added the result of each. Returns the path of the store

@@ -21,15 +21,20 @@ const TURN_NS: u64 = 300_000_000;
 
 /// Returns the profiling plan of one variant per round.
 pub fn turn() -> profile::Plan {
-    profile::Plan::new(profile::Schedule::default(), TURN_NS)
+    profile::Plan::new(profile::ProfileSchedule::default(), TURN_NS)
 }
 
 /// Result with the reason why a row cannot be created.
-type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+type CallTimes<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// Returns a record of each task with the columns that are known before the model runs, added to
 /// those of the machine. `network` is the record of the whole model.
-pub fn of_attempt(attempt: &Attempt<'_>, network: &Record, plan: &profile::Plan, base: &Record) -> Result<Vec<Record>> {
+pub fn of_attempt(
+    attempt: &Attempt<'_>,
+    network: &Record,
+    plan: &profile::Plan,
+    base: &Record,
+) -> CallTimes<Vec<Record>> {
     let tasks = attempt.plan.tasks.iter().zip(attempt.schedules);
     tasks.map(|(one, schedule)| of_task(attempt, (one, schedule), network, plan, base)).collect()
 }
@@ -40,7 +45,7 @@ fn of_task(
     network: &Record,
     plan: &profile::Plan,
     base: &Record,
-) -> Result<Record> {
+) -> CallTimes<Record> {
     let planned = PlannedTask {
         task: one.task.clone(),
         json: serde_json::to_string(&one.task)?,
@@ -75,7 +80,7 @@ pub fn describe(
     profile: &Profile,
     (schedule, artifact): (&Schedule, &Artifact),
     peak_memory_bytes: u64,
-) -> Result<()> {
+) -> CallTimes<()> {
     record::describe_artifact(record, schedule, artifact)?;
     let is_own: Vec<bool> =
         profile.operators.iter().map(|operator| operator.task.as_ref() == Some(&record.task_hash)).collect();
@@ -83,7 +88,7 @@ pub fn describe(
     let spans = || profile.spans.iter().filter(is_call);
     let samples: Vec<f64> = spans().map(|span| span.duration_ns as f64).collect();
     if !capture::times::describe(record, &samples, SAMPLES_MAX) {
-        record::fail(record, Outcome::Skipped, "no call of it: what it makes lies there already".to_owned());
+        record::fail(record, Outcome::Skipped, "it is never called, because its result is already in place".to_owned());
         return Ok(());
     }
     record.outcome = Outcome::Ok;
@@ -98,7 +103,7 @@ pub fn describe(
     describe_counters(record, profile, &is_own)
 }
 
-fn describe_counters(record: &mut Record, profile: &Profile, is_own: &[bool]) -> Result<()> {
+fn describe_counters(record: &mut Record, profile: &Profile, is_own: &[bool]) -> CallTimes<()> {
     let mut sums: BTreeMap<u32, (f64, f64, u64)> = BTreeMap::new();
     let is_own = |span: u32| {
         let span = &profile.spans[span as usize];

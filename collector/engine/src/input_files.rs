@@ -42,7 +42,8 @@ fn take_all(path: &Path, given: &InputFiles, names: &[&str], inputs: &mut [Tenso
     let found = arrays::names(path).map_err(Failure::usage)?;
     if let Some(other) = found.iter().find(|name| !names.contains(&name.as_str())) {
         let (other, names): (String, String) = (other.chars().take(60).collect(), names.join(", "));
-        let message = format!("`{}` has `{other}`, and the model no such input; it has {names}", path.display());
+        let message =
+            format!("`{}` has `{other}`, which is not an input of the model; inputs are {names}", path.display());
         return Err(Failure::usage(message).with_hint("take single tensors of a file with `--input NAME=FILE`"));
     }
     for (name, input) in names.iter().zip(inputs) {

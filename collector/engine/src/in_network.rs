@@ -6,11 +6,11 @@
 use crate::Result;
 use crate::campaign::graphs::LoadedModels;
 use crate::campaign::{Config, ModelRequest};
-use crate::given::InputFiles;
-use crate::keeping::Keeping;
-use crate::network::{self, Best, Made};
+use crate::input_files::InputFiles;
+use crate::network::{self, Best, BuiltModel};
 use crate::observer::Observer;
 use crate::prepared::{PreparedModel, each, not_built, refuse_sweeps};
+use crate::record_keeping::Keeping;
 use crate::report::learning::Learning;
 use crate::runs::{After, Runs};
 use datasets::{CacheState, Outcome, Peaks, Record, ScheduleSource};
@@ -92,7 +92,7 @@ fn of_model(
         Ok(seen) => seen,
         Err(failure) => {
             let (why, plural) = (failure.message(), if threads == 1 { "" } else { "s" });
-            observer.note(format!("{} on {threads} thread{plural} was not timed in its places: {why}", model.label()));
+            observer.note(format!("{} on {threads} thread{plural} was not timed in the network: {why}", model.label()));
             None
         }
     };
@@ -100,11 +100,11 @@ fn of_model(
 }
 
 /// A variant of the model.
-struct Way {
+struct NetworkVariant {
     schedules: Vec<Schedule>,
     keeping: Keeping,
     job: NetworkJob,
-    made: Made,
+    made: BuiltModel,
     /// Profile of all rounds so far, and peak memory.
     seen: Option<(Profile, u64)>,
 }
@@ -131,7 +131,7 @@ fn on_threads(whole: &mut PreparedModel, store: &Path, searches: &[Learning]) ->
         let of_task = |own: &Vec<Schedule>| own.get(number).unwrap_or(&own[0]).clone();
         make(number, candidates.iter().map(of_task).collect(), whole, store)
     };
-    let mut ways = (0..ways).map(way).collect::<Result<Vec<Way>>>()?;
+    let mut ways = (0..ways).map(way).collect::<Result<Vec<NetworkVariant>>>()?;
     for round in 0..ROUNDS {
         for place in 0..ways.len() {
             whole.runs.go_on()?;
@@ -147,14 +147,14 @@ fn on_threads(whole: &mut PreparedModel, store: &Path, searches: &[Learning]) ->
     Ok(Some(told(whole, &times, &now)))
 }
 
-fn make(number: usize, schedules: Vec<Schedule>, whole: &mut PreparedModel, store: &Path) -> Result<Way> {
+fn make(number: usize, schedules: Vec<Schedule>, whole: &mut PreparedModel, store: &Path) -> Result<NetworkVariant> {
     whole.runs.go_on()?;
     let name = format!("way-{}-{number}", whole.runs.cpus.len());
     let folder = whole.new_folder(&name)?;
     let config = &whole.runs.config;
     let method = Method::Sample(config.measure.clone());
     let job = whole.runs.job(whole.engine(), folder.clone(), &name, method, config.counters.clone());
-    let job = NetworkJob { profile: Some(network::in_place::turn()), ..job };
+    let job = NetworkJob { profile: Some(network::in_network::turn()), ..job };
     let source = if number == 0 { ScheduleSource::Default } else { ScheduleSource::Template };
     let keeping = Keeping::begin_operators(store, whole, (&schedules, source), &job, &InputFiles::default())?;
     let hashes: Vec<String> = whole.tasks().iter().map(|one| one.task.hash()).collect();
@@ -163,10 +163,10 @@ fn make(number: usize, schedules: Vec<Schedule>, whole: &mut PreparedModel, stor
         schedules[place].clone()
     };
     let made = whole.make(&folder, &choose).map_err(not_built)?;
-    Ok(Way { schedules, keeping, job, made, seen: None })
+    Ok(NetworkVariant { schedules, keeping, job, made, seen: None })
 }
 
-impl Way {
+impl NetworkVariant {
     fn take_turn(&mut self, whole: &mut PreparedModel) -> Result<()> {
         let reply = whole.runs.reply(&self.job);
         let profiled = match reply {
@@ -184,11 +184,11 @@ impl Way {
 
     /// Stores the records of some tasks, and adds their times.
     fn keep(self, is_wanted: impl Fn(usize) -> bool, times: &mut [Vec<(f64, Schedule)>]) -> Result<()> {
-        let Way { schedules, keeping, made, seen, .. } = self;
+        let NetworkVariant { schedules, keeping, made, seen, .. } = self;
         let Some((profile, peak_memory_bytes)) = seen else { return Ok(()) };
         let places = (0..schedules.len()).filter(|task| is_wanted(*task));
         keeping.keep_some(places, |task, record: &mut Record| {
-            network::in_place::describe(
+            network::in_network::describe(
                 record,
                 &profile,
                 (&schedules[task], &made.artifacts[task]),
@@ -247,12 +247,11 @@ impl InPlace {
         let plural = if *threads == 1 { "" } else { "s" };
         let [by_default, alone, best] = [default_ns, alone_ns, best_ns].map(|ns| duration(*ns));
         let mut text = format!(
-            "{model}, {threads} thread{plural}, in its places: {by_default} by the default schedules, {alone} by the fastest alone, \
-             {best} by the fastest in each place"
+            "{model}, {threads} thread{plural}, in the network: {by_default} with default schedules, {alone} with those fastest in isolation, {best} with those fastest in the network"
         );
         if !changed.is_empty() {
             text.push_str(&format!(
-                "; {} of {tasks} tasks are not the fastest there by what is so alone",
+                "; {} of {tasks} tasks have another fastest schedule in the network than in isolation",
                 changed.len()
             ));
         }
