@@ -5,7 +5,7 @@
 use job::space::{Axis, Knobs, Schedule, Setting, Space, Template};
 use models::Choice;
 use models::Task;
-use search::{Problem, Seen, TunerName, tuner};
+use search::{Problem, TrialResult, TunerName, tuner};
 use std::time::Instant;
 use targets::llvm;
 
@@ -46,7 +46,7 @@ fn milliseconds(problem: &Problem, name: TunerName, seed: u64) -> f64 {
     let mut teacher = tuner(TunerName::Random, problem, seed + 100, || unreachable!("it draws")).expect("a tuner");
     let mut own = tuner(name, problem, seed, || unreachable!("it knows our spaces")).expect("a tuner");
     for schedule in teacher.propose(KNOWN).expect("points") {
-        own.observe(&schedule, None, Seen::Time(time(&schedule)));
+        own.observe(&schedule, None, TrialResult::Time(time(&schedule)));
     }
     let began = Instant::now();
     let proposed = own.propose(PROPOSED).expect("a proposal");

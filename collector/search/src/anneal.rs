@@ -1,18 +1,16 @@
-//! Simulated annealing over a space: many walkers, whose best finds are kept.
+//! Simulated annealing over a space: many walkers, whose best points are kept.
 
 use crate::points::Points;
 use job::space::Knobs;
 use rand::RngExt;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Walkers.
 const WALKERS: usize = 64;
-/// Steps of each.
 const STEPS: usize = 36;
-/// Steps without a new find before all stop.
+/// Steps without a new best point before all walkers stop.
 const PATIENCE: usize = 12;
 
-/// So many points that were not taken, the highest scores first.
+/// Returns up to `count` points that were not taken, highest scores first.
 pub fn anneal(points: &mut Points, starts: &[Knobs], count: usize, score: impl Fn(&Knobs) -> f64) -> Vec<Knobs> {
     let mut known: BTreeMap<Knobs, f64> = BTreeMap::new();
     let mut found: Vec<(f64, Knobs)> = Vec::new();

@@ -1,98 +1,98 @@
-//! `draft`: our own tuner.
+//! `draft`: the default tuner.
 //!
-//! It begins with the default schedule, which a rule has chosen, and with what differs from it by one knob. From then on
-//! every batch is drafted: of some hundred points around the best ones, crossed from them and drawn, those are proposed that
-//! trees over knobs, tiles and loops believe to be fastest. The trees are grown anew whenever there is news, learn times
-//! relative to the default schedule's, and so also learn from other sizes of the operator. A part of each batch is drawn.
+//! The first proposals are the default schedule and points that differ from it in one knob. Each later batch is chosen
+//! from several hundred candidates (neighbours of the best points, crossovers and random points) by boosted trees over
+//! knobs, tiles and loops. The trees are trained again whenever there are new results. They predict times relative to
+//! the default schedule, so they also learn from other sizes of the operator. A share of each batch is random.
 //!
-//! What was faster than the default schedule for an equal problem, such as the same sums before another epilogue, is tried before
-//! that, one of a batch.
+//! Points that were faster than the default for an equal problem, such as the same sums with another epilogue, are
+//! tried first, one per batch.
 //!
-//! What is built is verified: of what was built lately, the half is run whose code promises most. What was drawn, what a hint or a
-//! kind is tried for, and what is not clearly slower than the best is run in any case.
+//! Of recently built candidates, only the half with the best predicted times is run. Random points, hints, trials of a
+//! kind, and points that are not clearly slower than the best are always run.
 //!
-//! What differs in little takes nearly the same time, and most points around a good one differ in little. So a point promises
-//! less the more often its tile was tried, every algorithm and layout is tried a few times, and the best of each is looked around.
+//! Similar points take similar times, and most candidates are similar to a good point. So the predicted speed decreases
+//! with the number of trials of a tile, every algorithm and layout is tried a few times, and neighbours of the best
+//! point of each kind are candidates.
 
 use crate::features::{self, View};
 use crate::judge::Judge;
 use crate::model::{self, Features, Goal, Growing, Lessons, each};
 use crate::points::Points;
 use crate::problem::Problem;
-use crate::{Result, Seen, Tuner};
+use crate::{Result, TrialResult, Tuner};
 use job::space::{Knobs, Schedule, Setting};
 use rand::RngExt;
 use rand::seq::SliceRandom;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// So many must have been seen before trees are asked.
-const LEARNED_FROM: usize = 8;
-/// The part of proposals that is drawn anywhere.
-const EXPLORED: f64 = 0.08;
-/// Of what was seen, so many are looked around.
+/// Minimum number of observed points before trees are trained.
+const MIN_TRAINING_ROWS: usize = 8;
+const RANDOM_SHARE: f64 = 0.08;
+/// Number of the best points whose neighbours are candidates.
 const PARENTS: usize = 6;
-/// Points that differ from a parent in two knobs or three, that are crossed, and that are drawn.
+/// Numbers of candidates: neighbours of a parent in two or three knobs, crossovers, and random points.
 const CHANGED: usize = 24;
 const CROSSED: usize = 64;
 const DRAWN: usize = 192;
-/// Trees whose agreement says how sure they are, and how much that counts.
-const SETS: u64 = 2;
+/// Number of ensembles, whose spread is the uncertainty, and the weight of the uncertainty.
+const ENSEMBLES: u64 = 2;
 const CURIOSITY: f64 = 0.5;
-/// A tile promises less by this part for each time that it was tried.
-const WORN: f64 = 0.005;
-/// Every kind is tried so often, one at a time, and so many kinds beside that of the best are looked around.
+/// Relative penalty of a tile per earlier trial.
+const REPEATED_TILE_PENALTY: f64 = 0.005;
+/// Minimum number of trials of each kind, and the number of further kinds whose neighbours are candidates.
 const KIND_TRIALS: usize = 6;
 const OTHER_KINDS: usize = 2;
-/// The knobs that make a kind, and those that make a tile of it.
+/// Knobs that define a kind, and knobs that define a tile within a kind.
 const KIND: [&str; 2] = ["algorithm", "layout"];
 const TILE: [&str; 6] = ["block", "tile_c", "tile_y", "tile_x", "tile_p", "vector"];
-/// What was faster elsewhere must promise to be so by more than this part, and no more of such points are tried.
-const WORTH: f64 = 0.02;
+/// Minimum relative improvement that a hint must promise, and the maximum number of hints.
+const MIN_HINT_GAIN: f64 = 0.02;
 const HINTS: usize = 6;
-/// Trees are grown anew when rows have become more by more than this part.
-const ENOUGH: usize = 16;
+/// Number or share of new rows after which trees are trained again.
+const RETRAINING_ROWS: usize = 16;
 
-/// What gave no time counts as so many times as slow as the default schedule.
-const FAILED: f64 = 8.0;
+/// Relative time that stands for a failure.
+const FAILURE_FACTOR: f64 = 8.0;
 
-/// What trees learn of a row.
+/// Label of a row.
 #[derive(Clone, Copy)]
-enum Label {
+enum DraftLabel {
     Own(f64),
     Failed,
-    /// Over the default schedule of another problem.
+    /// Time relative to the default schedule of another problem.
     Other(f64),
 }
 
 pub struct Draft {
     problem: Problem,
-    /// What tells it from other problems.
+    /// Features that distinguish problems.
     sizes: Features,
     points: Points,
     seed: u64,
     lessons: Lessons,
-    labels: Vec<Label>,
-    /// What gave a time.
+    labels: Vec<DraftLabel>,
+    /// Measured points with their times.
     timed: Vec<(f64, Knobs)>,
     default_ns: Option<f64>,
-    /// What is tried before trees are asked.
+    /// Points that are proposed before trees are trained.
     first: VecDeque<Knobs>,
-    /// Points that were faster than the default one for an equal problem, with what of its time they took, the fastest first.
+    /// Points that were faster than the default for an equal problem, with their relative times, fastest first.
     hints: Vec<(f64, Knobs)>,
-    /// How many of them were proposed.
+    /// Number of hints that were proposed.
     followed: usize,
-    /// Points that are run whatever their code says.
+    /// Points that are run regardless of their code.
     sure: BTreeSet<Knobs>,
     judge: Judge,
     trees: Growing,
 }
 
-/// Whether these are figures of machine code of CPUs; those of kernels of GPUs were not tried as a judge.
+/// Whether the figures describe CPU code. The cost model was not validated on figures of GPU kernels.
 fn is_told_of(figures: &Features) -> bool {
     figures.contains_key("code_cycles")
 }
 
-/// What trees see of a point that was built.
+/// Returns the features of a point with those of its code.
 fn seen_built<'a>(
     sight: &'a features::VisibleFeatures,
     sizes: &'a Features,
@@ -101,17 +101,15 @@ fn seen_built<'a>(
     sight.each().chain(each(sizes)).chain(each(figures))
 }
 
-/// What kind a point is of.
 fn kind(knobs: &Knobs) -> [Option<&Setting>; KIND.len()] {
     KIND.map(|name| knobs.0.get(name))
 }
 
-/// What tile it has.
 fn tile(knobs: &Knobs) -> ([Option<&Setting>; KIND.len()], [Option<&Setting>; TILE.len()]) {
     (kind(knobs), TILE.map(|name| knobs.0.get(name)))
 }
 
-/// How often each of something was tried.
+/// Counts the trials of each group.
 fn counts<'a, K: Ord>(tried: impl IntoIterator<Item = &'a Knobs>, of: impl Fn(&'a Knobs) -> K) -> BTreeMap<K, usize> {
     let mut counts = BTreeMap::new();
     for knobs in tried {
@@ -141,22 +139,22 @@ impl Draft {
             followed: 0,
             sure: BTreeSet::new(),
             judge: Judge::new(seed),
-            trees: Growing::new(ENOUGH),
+            trees: Growing::new(RETRAINING_ROWS),
         })
     }
 
-    fn note(&mut self, problem: &Problem, knobs: &Knobs, label: Label) {
+    fn note(&mut self, problem: &Problem, knobs: &Knobs, label: DraftLabel) {
         let sizes = features::of_problem(problem);
         self.lessons.add(features::of(problem, knobs, View::Loops).each().chain(each(&sizes)));
         self.labels.push(label);
     }
 
-    /// The fastest point of an equal problem that was not taken, where that promises more than what is known.
+    /// Returns the fastest untried hint, if it promises more than the best known time.
     fn hint(&self) -> Option<&(f64, Knobs)> {
         let (best, default_ns) = (self.timed.first()?.0, self.default_ns?);
         let is_open = |knobs: &Knobs| !self.points.is_taken(knobs) && self.problem.space.allows(knobs);
         let hint = self.hints.iter().find(|(_, knobs)| is_open(knobs))?;
-        (self.followed < HINTS && hint.0 * default_ns < best * (1.0 - WORTH)).then_some(hint)
+        (self.followed < HINTS && hint.0 * default_ns < best * (1.0 - MIN_HINT_GAIN)).then_some(hint)
     }
 
     fn note_built(&mut self, problem: &Problem, knobs: &Knobs, figures: &Features, over_default: f64) {
@@ -164,26 +162,26 @@ impl Draft {
             return;
         }
         let (sight, sizes) = (features::of(problem, knobs, View::Knobs), features::of_problem(problem));
-        self.judge.learn(seen_built(&sight, &sizes, figures), over_default.min(FAILED));
+        self.judge.learn(seen_built(&sight, &sizes, figures), over_default.min(FAILURE_FACTOR));
     }
 
-    /// Grows trees if there was news, in the long run more than a little.
+    /// Trains trees if there are enough new results.
     fn study(&mut self) -> Result<()> {
         let Draft { seed, lessons, labels, timed, default_ns, trees, .. } = self;
         let least = timed.first().map_or(1.0, |(ns, _)| *ns);
         let usual = default_ns.unwrap_or(least);
-        let label = |label: &Label| match label {
-            Label::Own(ns) => (ns / usual).min(FAILED).ln() as f32,
-            Label::Other(over_default) => over_default.min(FAILED).ln() as f32,
-            Label::Failed => FAILED.ln() as f32,
+        let label = |label: &DraftLabel| match label {
+            DraftLabel::Own(ns) => (ns / usual).min(FAILURE_FACTOR).ln() as f32,
+            DraftLabel::Other(over_default) => over_default.min(FAILURE_FACTOR).ln() as f32,
+            DraftLabel::Failed => FAILURE_FACTOR.ln() as f32,
         };
         trees.study(labels.len(), || {
             let labels: Vec<f32> = labels.iter().map(label).collect();
-            lessons.fit(&labels, Goal::Value, (0..SETS).map(|set| seed.wrapping_add(set)))
+            lessons.fit(&labels, Goal::Value, (0..ENSEMBLES).map(|set| seed.wrapping_add(set)))
         })
     }
 
-    /// Points that were not taken, around the best, crossed and drawn.
+    /// Returns untried candidates: neighbours of the best points, crossovers and random points.
     fn pool(&mut self) -> Vec<Knobs> {
         let mut parents: Vec<Knobs> = self.timed.iter().take(PARENTS).map(|(_, knobs)| knobs.clone()).collect();
         for _ in 0..OTHER_KINDS {
@@ -208,7 +206,7 @@ impl Draft {
         }
         pool.extend((0..DRAWN).filter_map(|_| self.points.any()));
         let mut pool: Vec<Knobs> = pool.into_iter().filter(|knobs| !self.points.is_taken(knobs)).collect();
-        // Trees say the same of many; chance then decides, and not the order of names.
+        // Trees predict equal values for many points. Shuffling breaks ties at random instead of by name.
         pool.shuffle(&mut self.points.random);
         pool
     }
@@ -221,7 +219,7 @@ impl Draft {
         let promise = |knobs: &Knobs| {
             let guess = model.ask(features::of(&self.problem, knobs, View::Loops).each().chain(each(&self.sizes)));
             let tried = tiles.get(&tile(knobs)).copied().unwrap_or(0);
-            guess.mean - CURIOSITY * guess.spread + WORN * tried as f64
+            guess.mean - CURIOSITY * guess.spread + REPEATED_TILE_PENALTY * tried as f64
         };
         let mut ranked: Vec<(f64, Knobs)> = pool.into_iter().map(|knobs| (promise(&knobs), knobs)).collect();
         ranked.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -231,7 +229,7 @@ impl Draft {
         Ok(ranked.into_iter().take(count).map(|(_, knobs)| knobs).collect())
     }
 
-    /// The place of the most promising point of the kind that was tried least, where that is too seldom.
+    /// Returns the index of the best candidate of the least tried kind, if that has too few trials.
     fn rare(&self, ranked: &[(f64, Knobs)]) -> Option<usize> {
         let kinds = counts(self.points.taken(), kind);
         let tried = ranked.iter().map(|(_, knobs)| kinds.get(&kind(knobs)).copied().unwrap_or(0));
@@ -249,15 +247,15 @@ impl Tuner for Draft {
             self.followed += 1;
             proposed.push(knobs);
         }
-        let drawn = (proposed.len()..count).filter(|_| self.points.random.random_bool(EXPLORED)).count();
-        while self.labels.len() < LEARNED_FROM && proposed.len() < count {
+        let drawn = (proposed.len()..count).filter(|_| self.points.random.random_bool(RANDOM_SHARE)).count();
+        while self.labels.len() < MIN_TRAINING_ROWS && proposed.len() < count {
             let Some(knobs) = self.first.pop_front() else { break };
             if self.points.take(&knobs) {
                 proposed.push(knobs);
             }
         }
         let wanted = count.saturating_sub(drawn + proposed.len());
-        if self.labels.len() >= LEARNED_FROM && wanted > 0 {
+        if self.labels.len() >= MIN_TRAINING_ROWS && wanted > 0 {
             let drafted = self.drafted(wanted)?;
             proposed.extend(drafted.into_iter().filter(|knobs| self.points.take(knobs)));
         }
@@ -281,23 +279,23 @@ impl Tuner for Draft {
         self.judge.is_worth_a_run(seen_built(&sight, &self.sizes, figures), best)
     }
 
-    fn observe(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: Seen) {
+    fn observe(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: TrialResult) {
         let Schedule::Template { knobs } = schedule else { return };
         self.points.take(knobs);
         let problem = self.problem.clone();
         match seen {
-            Seen::Time(ns) => {
+            TrialResult::Time(ns) => {
                 if *knobs == problem.space.default {
                     self.default_ns = Some(ns);
                 }
                 let place = self.timed.partition_point(|(other, _)| *other <= ns);
                 self.timed.insert(place, (ns, knobs.clone()));
-                self.note(&problem, knobs, Label::Own(ns));
+                self.note(&problem, knobs, DraftLabel::Own(ns));
             }
-            Seen::Failed => self.note(&problem, knobs, Label::Failed),
-            Seen::Elsewhere | Seen::PassedOver => {}
+            TrialResult::Failed => self.note(&problem, knobs, DraftLabel::Failed),
+            TrialResult::Elsewhere | TrialResult::PassedOver => {}
         }
-        if let (Some(figures), Seen::Time(ns), Some(default_ns)) = (figures, seen, self.default_ns) {
+        if let (Some(figures), TrialResult::Time(ns), Some(default_ns)) = (figures, seen, self.default_ns) {
             self.note_built(&problem, knobs, figures, ns / default_ns);
         }
     }
@@ -307,8 +305,8 @@ impl Tuner for Draft {
             if let Some(figures) = figures {
                 self.note_built(problem, knobs, figures, over_default);
             }
-            self.note(problem, knobs, Label::Other(over_default));
-            if over_default < 1.0 - WORTH && features::are_equal(&self.problem, problem) {
+            self.note(problem, knobs, DraftLabel::Other(over_default));
+            if over_default < 1.0 - MIN_HINT_GAIN && features::are_equal(&self.problem, problem) {
                 let place = self.hints.partition_point(|(other, _)| *other <= over_default);
                 self.hints.insert(place, (over_default, knobs.clone()));
             }

@@ -1,6 +1,5 @@
-//! What can go wrong in a search.
+//! Errors of a search.
 
-/// Why a search cannot go on.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum Error {
@@ -10,5 +9,4 @@ pub enum Error {
     Evolution(String),
 }
 
-/// What may fail so.
 pub type Result<T> = std::result::Result<T, Error>;

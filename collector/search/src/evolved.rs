@@ -1,22 +1,22 @@
-//! `metaschedule`: TVM's own space and its evolutionary search. A first batch is drawn, each draw named by a space and a seed; all
-//! later ones are bred from what was measured, by whoever has TVM.
+//! `metaschedule`: TVM's MetaSchedule space and its evolutionary search. The first batch is random; each random
+//! schedule is named by a space and a seed. Later batches are children of measured schedules, from a process that has
+//! TVM.
 
-use crate::{Error, Evolution, Features, Result, Seen, Tuner};
+use crate::{Error, Evolution, Features, Result, TrialResult, Tuner};
 use job::space::Schedule;
 use std::collections::{HashSet, VecDeque};
 
-/// Schedules of a batch, as many as MetaSchedule measures at once.
+/// Batch size of MetaSchedule.
 const BATCH: usize = 64;
 
 pub struct Evolved {
     first: i64,
     next: usize,
     evolution: Box<dyn Evolution>,
-    /// Hashes of what was proposed or heard of.
+    /// Hashes of proposed and observed schedules.
     taken: HashSet<String>,
-    /// What was measured.
     measured: Vec<(Schedule, f64)>,
-    /// Children that were not yet proposed, and how many schedules were taken when they were bred.
+    /// Children that were not proposed yet, and the number of taken schedules when they were bred.
     children: VecDeque<Schedule>,
     bred_at: Option<usize>,
 }
@@ -46,8 +46,8 @@ impl Evolved {
         }
     }
 
-    /// A child that is new, bred now where none is left. There is none where nothing was measured, or where a generation
-    /// had nothing new: draws go on then, and the next batch is bred from what they bring.
+    /// Returns a new child, bred now if none is left. Returns None if nothing was measured or the generation had only
+    /// known schedules; then random schedules are proposed, and the next batch is bred from their results.
     fn child(&mut self) -> Result<Option<Schedule>> {
         let is_due = self.bred_at.is_none_or(|count| self.taken.len() >= count + BATCH);
         if self.children.is_empty() && is_due && !self.measured.is_empty() {
@@ -75,12 +75,12 @@ impl Tuner for Evolved {
         Ok(proposed)
     }
 
-    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, seen: Seen) {
+    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, seen: TrialResult) {
         if matches!(schedule, Schedule::Template { .. }) {
             return;
         }
         self.taken.insert(schedule.hash());
-        if let Seen::Time(time_ns) = seen {
+        if let TrialResult::Time(time_ns) = seen {
             self.measured.push((schedule.clone(), time_ns));
         }
     }
@@ -96,7 +96,7 @@ mod tests {
 
     type Asked = Rc<RefCell<Vec<(usize, i64)>>>;
 
-    /// Writes down what it is asked, and has so many children each time.
+    /// Records its requests, and returns this many children each time.
     struct Fake(Asked, usize);
 
     impl Evolution for Fake {
@@ -125,8 +125,8 @@ mod tests {
         let mut tuner = Evolved::new(1 << 40, Box::new(Fake(asked.clone(), BATCH)));
         let first = tuner.propose(BATCH).expect("draws");
         assert!(first.iter().all(is_drawn));
-        first.iter().skip(1).for_each(|schedule| tuner.observe(schedule, None, Seen::Time(1.0)));
-        tuner.observe(&first[0], None, Seen::Failed);
+        first.iter().skip(1).for_each(|schedule| tuner.observe(schedule, None, TrialResult::Time(1.0)));
+        tuner.observe(&first[0], None, TrialResult::Failed);
         let second = tuner.propose(BATCH + 1).expect("children");
         assert_eq!(second.iter().filter(|schedule| is_drawn(schedule)).count(), 0);
         let seed = (1 << 40 >> 34) + BATCH as i64;
@@ -139,7 +139,7 @@ mod tests {
         let mut tuner = Evolved::new(7, Box::new(Fake(asked.clone(), 1)));
         let drawn = tuner.propose(BATCH).expect("draws");
         assert!(tuner.propose(3).expect("draws").iter().all(is_drawn), "nothing was measured");
-        tuner.observe(&drawn[0], None, Seen::Time(1.0));
+        tuner.observe(&drawn[0], None, TrialResult::Time(1.0));
         let next = tuner.propose(2 * BATCH).expect("some of both");
         assert_eq!(next.iter().filter(|schedule| !is_drawn(schedule)).count(), 2);
         assert_eq!(asked.borrow().len(), 2);

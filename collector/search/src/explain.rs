@@ -1,4 +1,5 @@
-//! Which axes mattered: what trees that learned all trials of a search say of changing one axis around its best schedules.
+//! The importance of axes: the effect of changing one axis around the best schedules, predicted by trees over all
+//! trials of a search.
 
 use crate::features::{self, View};
 use crate::model::{Goal, Lessons};
@@ -6,27 +7,27 @@ use crate::{Problem, Result};
 use job::space::{Knobs, Setting, Space, canonical};
 use serde::Serialize;
 
-/// What one axis does around the best schedules of a search.
+/// Effect of an axis around the best schedules of a search.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effect {
-    /// Its name.
     pub axis: String,
-    /// The time with its worst setting over that with its best one, the middle of what is expected around the best schedules.
+    /// Time with the worst setting relative to the best setting: the mean of predictions around the best schedules.
     pub worst_over_best: f64,
-    /// That best setting.
+    /// Setting with the shortest predicted time.
     pub best: Setting,
-    /// And the worst.
+    /// Setting with the longest predicted time.
     pub worst: Setting,
 }
 
-/// So few trials tell nothing.
+/// Minimum number of trials.
 const FEWEST: usize = 16;
-/// The fastest schedules, around which axes are changed.
-const AROUND: usize = 8;
-/// Trees whose mean is believed.
-const SETS: u64 = 3;
+/// Number of the fastest schedules around which axes are changed.
+const BEST_SCHEDULES: usize = 8;
+/// Number of ensembles whose predictions are averaged.
+const ENSEMBLES: u64 = 3;
 
-/// The axes of a problem, those that matter most first; none where too few points have a time. Times are in nanoseconds.
+/// Returns the axes of a problem, most important first, or none if too few points have a time. Times are in
+/// nanoseconds.
 pub fn effects(problem: &Problem, timed: &[(Knobs, f64)], seed: u64) -> Result<Vec<Effect>> {
     if timed.len() < FEWEST {
         return Ok(Vec::new());
@@ -38,14 +39,14 @@ pub fn effects(problem: &Problem, timed: &[(Knobs, f64)], seed: u64) -> Result<V
     }
     let least = timed.iter().map(|(_, ns)| *ns).fold(f64::INFINITY, f64::min);
     let labels: Vec<f32> = timed.iter().map(|(_, ns)| (ns / least).ln() as f32).collect();
-    let model = lessons.fit(&labels, Goal::Value, (0..SETS).map(|set| seed.wrapping_add(set)))?;
+    let model = lessons.fit(&labels, Goal::Value, (0..ENSEMBLES).map(|set| seed.wrapping_add(set)))?;
     let mut fastest: Vec<&(Knobs, f64)> = timed.iter().collect();
     fastest.sort_by(|one, other| one.1.total_cmp(&other.1));
-    fastest.truncate(AROUND);
+    fastest.truncate(BEST_SCHEDULES);
     let space = &problem.space;
     let mut effects: Vec<Effect> = Vec::new();
     for axis in &space.axes {
-        // The mean of what is expected of each setting that is allowed around most of the best.
+        // Mean prediction of each setting that is allowed around most of the best schedules.
         let mut means: Vec<(f64, &Setting)> = Vec::new();
         for setting in &axis.settings {
             let changed = fastest.iter().filter_map(|(knobs, _)| with(space, knobs, axis.name, setting));
@@ -65,7 +66,7 @@ pub fn effects(problem: &Problem, timed: &[(Knobs, f64)], seed: u64) -> Result<V
     Ok(effects)
 }
 
-/// A point with another setting of an axis, where that decides anything and no rule forbids it.
+/// Returns the point with another setting of an axis, if the setting is allowed and has an effect.
 fn with(space: &Space, knobs: &Knobs, axis: &str, setting: &Setting) -> Option<Knobs> {
     let is_neutral = Space::neutral(axis).as_ref() == Some(setting);
     let mut changed = knobs.clone();

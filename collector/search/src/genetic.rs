@@ -1,26 +1,26 @@
-//! `ga`: generations. The fittest stay, the others are children of parents chosen by their speed.
+//! `ga`: a genetic algorithm. The fittest points survive; the others are children of parents chosen by their speed.
 
 use crate::points::Points;
 use crate::problem::Problem;
-use crate::{Features, Result, Seen, Tuner};
+use crate::{Features, Result, TrialResult, Tuner};
 use job::space::{Knobs, Schedule};
 use rand::RngExt;
 use std::collections::{BTreeSet, VecDeque};
 
 /// Points of a generation.
 const POPULATION: usize = 32;
-/// Those that may be parents of the next one whatever their generation.
+/// Number of best points of all generations that may be parents.
 const ELITE: usize = 3;
-/// How likely an axis of a child is drawn anew.
+/// Probability that an axis of a child mutates.
 const MUTATION: f64 = 0.1;
-/// Children that turn out to be known, before a draw takes their place.
+/// Number of known children before a random point replaces a child.
 const TRIES: usize = 16;
 
 pub struct Genetic {
     points: Points,
-    /// What was seen: points with operations per time, none for failures.
+    /// Observed points with operations per time; 0 for failures.
     seen: Vec<(Knobs, f64)>,
-    /// How many of them belong to earlier generations.
+    /// Number of observed points of earlier generations.
     earlier: usize,
     waiting: VecDeque<Knobs>,
     unheard: BTreeSet<Knobs>,
@@ -32,7 +32,7 @@ impl Genetic {
         Genetic { points, seen: Vec::new(), earlier: 0, waiting: VecDeque::new(), unheard: BTreeSet::new() }
     }
 
-    /// A generation of draws, until so many were seen; then children of what the last one left.
+    /// Creates random points until a generation was observed, then children of the last generation.
     fn breed(&mut self) {
         if self.seen.len() < POPULATION {
             for _ in self.seen.len()..POPULATION {
@@ -66,7 +66,7 @@ impl Genetic {
         self.points.space.allows(&child).then_some(child)
     }
 
-    /// A parent, the likelier the faster.
+    /// Returns a random parent, weighted by speed.
     fn parent(&mut self, parents: &[(Knobs, f64)]) -> Knobs {
         let all: f64 = parents.iter().map(|parent| parent.1).sum();
         let mut place = self.points.random.random::<f64>() * all;
@@ -82,7 +82,7 @@ impl Genetic {
 
 impl Tuner for Genetic {
     fn propose(&mut self, count: usize) -> Result<Vec<Schedule>> {
-        // A generation has parents only when all of the last one is known.
+        // A generation has parents only if all results of the last generation are known.
         if self.waiting.is_empty() && self.unheard.is_empty() {
             self.breed();
         }
@@ -92,15 +92,15 @@ impl Tuner for Genetic {
         Ok(proposed.into_iter().map(|knobs| Schedule::Template { knobs }).collect())
     }
 
-    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, seen: Seen) {
+    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, seen: TrialResult) {
         let Schedule::Template { knobs } = schedule else { return };
         self.points.take(knobs);
         self.unheard.remove(knobs);
         self.waiting.retain(|waiting| waiting != knobs);
         match seen {
-            Seen::Time(ns) => self.seen.push((knobs.clone(), 1.0 / ns.max(f64::MIN_POSITIVE))),
-            Seen::Failed => self.seen.push((knobs.clone(), 0.0)),
-            Seen::Elsewhere | Seen::PassedOver => {}
+            TrialResult::Time(ns) => self.seen.push((knobs.clone(), 1.0 / ns.max(f64::MIN_POSITIVE))),
+            TrialResult::Failed => self.seen.push((knobs.clone(), 0.0)),
+            TrialResult::Elsewhere | TrialResult::PassedOver => {}
         }
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::points::Points;
 use crate::problem::Problem;
-use crate::{Features, Result, Seen, Tuner};
+use crate::{Features, Result, TrialResult, Tuner};
 use job::space::{Schedule, point};
 
 /// Limit of consecutive positions without a new point, after which the stride changes or the search ends.
@@ -82,7 +82,7 @@ impl Tuner for Grid {
         Ok(proposed)
     }
 
-    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, _: Seen) {
+    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, _: TrialResult) {
         if let Schedule::Template { knobs } = schedule {
             self.points.take(knobs);
         }

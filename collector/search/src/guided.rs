@@ -1,57 +1,57 @@
-//! `xgb` and its kin, as AutoTVM has them: a plan of points, of which each batch takes the next; when as many were seen
-//! as a plan has, trees are grown, and annealing over what they say makes the next plan. A few points are drawn all the same.
-//! Trees that see loops learn from other problems, too: speeds are relative to each one's default schedule.
+//! `xgb` and its variants, as in AutoTVM: each batch takes the next points of a plan. After as many results as a plan
+//! has points, trees are trained, and simulated annealing over their predictions makes the next plan. A share of the
+//! points is random. Trees over loops also learn from other problems, because their labels are relative to each
+//! problem's default schedule.
 
 use crate::anneal::anneal;
 use crate::features::{self, View};
 use crate::model::{self, Features, Goal, Lessons, each};
 use crate::points::Points;
 use crate::problem::Problem;
-use crate::{Result, Seen, Tuner};
+use crate::{Result, TrialResult, Tuner};
 use job::space::{Knobs, Schedule};
 use rand::RngExt;
 use std::collections::VecDeque;
 
-/// Points of a plan, and how many must be seen before the first one.
+/// Number of points of a plan, and of results before the first one.
 const PLAN: usize = 24;
-/// The part of proposals that is drawn.
-const EXPLORED: f64 = 0.05;
-/// Points that annealing begins with, of those that were seen.
+const RANDOM_SHARE: f64 = 0.05;
+/// Number of observed points at which annealing starts.
 const STARTS: usize = 16;
 
-/// What trees learn of a row.
+/// Label of a row.
 #[derive(Clone, Copy)]
-enum Label {
+enum GuidedLabel {
     /// A time in nanoseconds.
     Own(f64),
-    /// Over the default schedule of another problem.
+    /// Time relative to the default schedule of another problem.
     Other(f64),
 }
 
 struct Guided {
     problem: Problem,
-    /// What tells it from other problems, where trees learn from several.
+    /// Features that distinguish problems, if trees learn from several.
     sizes: Features,
     points: Points,
     view: View,
     goal: Goal,
     seed: u64,
     lessons: Lessons,
-    /// What was seen: points with their time, infinite for failures.
+    /// Observed points with their times, infinite for failures.
     seen: Vec<(Knobs, f64)>,
-    /// What trees learn of each row, the own ones' times among them.
-    labels: Vec<Label>,
+    /// Labels of all rows, including those of other problems.
+    labels: Vec<GuidedLabel>,
     default_ns: Option<f64>,
     plan: VecDeque<Knobs>,
     planned: usize,
 }
 
-/// Trees that learn speeds.
+/// Creates a tuner whose trees predict speeds.
 pub fn regression(problem: &Problem, view: View, seed: u64) -> Result<Box<dyn Tuner>> {
     guided(problem, view, Goal::Value, seed)
 }
 
-/// Trees that learn which of two is faster.
+/// Creates a tuner whose trees rank pairs of schedules.
 pub fn ranking(problem: &Problem, view: View, seed: u64) -> Result<Box<dyn Tuner>> {
     guided(problem, view, Goal::Order, seed)
 }
@@ -81,10 +81,10 @@ impl Guided {
             return Ok(());
         }
         let usual = self.default_ns.unwrap_or(best);
-        let label = |label: &Label| match label {
-            Label::Own(ns) if ns.is_finite() => (usual / ns) as f32,
-            Label::Own(_) => 0.0,
-            Label::Other(over_default) => (1.0 / over_default) as f32,
+        let label = |label: &GuidedLabel| match label {
+            GuidedLabel::Own(ns) if ns.is_finite() => (usual / ns) as f32,
+            GuidedLabel::Own(_) => 0.0,
+            GuidedLabel::Other(over_default) => (1.0 / over_default) as f32,
         };
         let labels: Vec<f32> = self.labels.iter().map(label).collect();
         let model = self.lessons.fit(&labels, self.goal, std::iter::once(self.seed))?;
@@ -99,7 +99,7 @@ impl Guided {
     }
 
     fn next(&mut self) -> Option<Knobs> {
-        if self.points.random.random_bool(EXPLORED) {
+        if self.points.random.random_bool(RANDOM_SHARE) {
             return self.points.draw();
         }
         while let Some(knobs) = self.plan.pop_front() {
@@ -120,28 +120,28 @@ impl Tuner for Guided {
         Ok(proposed.map(|knobs| Schedule::Template { knobs }).collect())
     }
 
-    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, seen: Seen) {
+    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, seen: TrialResult) {
         let Schedule::Template { knobs } = schedule else { return };
         self.points.take(knobs);
         let ns = match seen {
-            Seen::Time(ns) => ns,
-            Seen::Failed => f64::INFINITY,
-            Seen::Elsewhere | Seen::PassedOver => return,
+            TrialResult::Time(ns) => ns,
+            TrialResult::Failed => f64::INFINITY,
+            TrialResult::Elsewhere | TrialResult::PassedOver => return,
         };
         if *knobs == self.problem.space.default && ns.is_finite() {
             self.default_ns = Some(ns);
         }
         self.lessons.add(features::of(&self.problem, knobs, self.view).each().chain(each(&self.sizes)));
-        self.labels.push(Label::Own(ns));
+        self.labels.push(GuidedLabel::Own(ns));
         self.seen.push((knobs.clone(), ns));
     }
 
     fn learn(&mut self, problem: &Problem, schedule: &Schedule, _: Option<&Features>, over_default: f64) {
-        // A knob by itself means something else in another space.
+        // The meaning of a single knob differs between spaces.
         if let (Schedule::Template { knobs }, View::Loops | View::Curves) = (schedule, self.view) {
             let sizes = sizes_of(problem, self.view);
             self.lessons.add(features::of(problem, knobs, self.view).each().chain(each(&sizes)));
-            self.labels.push(Label::Other(over_default));
+            self.labels.push(GuidedLabel::Other(over_default));
         }
     }
 }

@@ -1,21 +1,21 @@
-//! Which of the schedules that were built are worth a run, by what their code says of itself.
+//! A cost model over generated code that selects the built candidates to run.
 //!
-//! Trees that see the code know more than those that see knobs, and a build beside a run costs little. So more is built than is run:
-//! of what was built lately the half that promises most, and whatever is not clearly slower than the best. Where all are alike, all
-//! are run.
+//! Trees over code features predict better than trees over knobs, and building in parallel with a run costs little. So
+//! more candidates are built than run: the half of the recent candidates with the best predictions, and all that are
+//! not clearly slower than the best. If all predictions are similar, all candidates are run.
 
 use crate::Result;
 use crate::model::{Goal, Growing, Lessons};
 use std::collections::VecDeque;
 
-/// So many rows must have been seen before trees are asked.
-const LEARNED_FROM: usize = 8;
-/// Trees are grown anew when rows have become more by more than this part.
-const ENOUGH: usize = 8;
-/// A promise is compared with those of so many that were built before, and with no fewer than so many.
-const LAST: usize = 7;
+/// Minimum number of rows before trees are trained.
+const MIN_TRAINING_ROWS: usize = 8;
+/// Number or share of new rows after which trees are trained again.
+const RETRAINING_ROWS: usize = 8;
+/// Number of recent predictions that a prediction is compared with, also the minimum.
+const RECENT_PREDICTIONS: usize = 7;
 const LEAST: usize = 3;
-/// What promises to take this much longer than the best is clearly slower.
+/// Predicted time relative to the best above which a candidate is clearly slower.
 const SLOWER: f64 = 1.2;
 
 pub struct Judge {
@@ -23,26 +23,26 @@ pub struct Judge {
     lessons: Lessons,
     labels: Vec<f32>,
     trees: Growing,
-    /// What was promised last: logarithms of times over the default schedule's.
+    /// Recent predictions: logarithms of times relative to the default schedule.
     promises: VecDeque<f64>,
-    /// How many more may be passed over.
+    /// Number of candidates that may still be rejected.
     spare: usize,
 }
 
 impl Judge {
     pub fn new(seed: u64) -> Judge {
-        let (lessons, trees) = (Lessons::default(), Growing::new(ENOUGH));
+        let (lessons, trees) = (Lessons::default(), Growing::new(RETRAINING_ROWS));
         Judge { seed, lessons, labels: Vec::new(), trees, promises: VecDeque::new(), spare: 0 }
     }
 
-    /// Learns the logarithm of a time over the default schedule's from what its code says.
+    /// Adds the features of generated code with the logarithm of a time relative to the default schedule.
     pub fn learn<'a>(&mut self, row: impl IntoIterator<Item = (&'a str, f64)>, over_default: f64) {
         self.lessons.add(row);
         self.labels.push(over_default.ln() as f32);
     }
 
-    /// Whether what was built is worth a run, where the best that is known took this part of the default schedule's time. As many
-    /// as were run may be passed over, no more.
+    /// Whether a built candidate should be run; `best` is the best known time relative to the default schedule. At most
+    /// as many candidates are rejected as were run.
     pub fn is_worth_a_run<'a>(&mut self, row: impl IntoIterator<Item = (&'a str, f64)>, best: f64) -> Result<bool> {
         self.study()?;
         let Some(model) = self.trees.model() else { return Ok(true) };
@@ -50,7 +50,7 @@ impl Judge {
         let before = self.promises.iter().filter(|other| **other < promise).count();
         let is_known = self.promises.len() >= LEAST && 2 * before >= self.promises.len();
         self.promises.push_back(promise);
-        if self.promises.len() > LAST {
+        if self.promises.len() > RECENT_PREDICTIONS {
             self.promises.pop_front();
         }
         let is_worth = !is_known || promise < (SLOWER * best).ln() || self.spare == 0;
@@ -60,7 +60,7 @@ impl Judge {
 
     fn study(&mut self) -> Result<()> {
         let Judge { seed, lessons, labels, trees, .. } = self;
-        if labels.len() < LEARNED_FROM {
+        if labels.len() < MIN_TRAINING_ROWS {
             return Ok(());
         }
         trees.study(labels.len(), || lessons.fit(labels, Goal::Value, std::iter::once(*seed)))

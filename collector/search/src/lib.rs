@@ -1,8 +1,8 @@
-//! Tuners: which schedules of a task to try next, and what is learned from those that were tried.
+//! Tuners, which propose schedules of a task and learn from their results.
 //!
-//! A tuner proposes schedules and hears what came of them. Nothing here compiles, runs, reads files or looks at a clock: the
-//! same problem, seed and news give the same proposals, so a search goes on from the records of a store as if it had never
-//! ended, and is tested on spaces with made-up times. Trees are grown through `learn`.
+//! Nothing in this crate compiles, runs, reads files or reads a clock. The same problem, seed and results give the same
+//! proposals, so a search continues from the records of a store, and tests use spaces with synthetic times. Trees are
+//! trained with the crate `learn`.
 
 mod anneal;
 mod draft;
@@ -32,48 +32,47 @@ pub use problem::Problem;
 
 use job::space::Schedule;
 
-/// What came of a schedule.
+/// Result of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Seen {
-    /// Its time in nanoseconds.
+pub enum TrialResult {
     Time(f64),
-    /// It gave no time: it was not built, crashed, or computed something else.
+    /// Failed build, crash or wrong result.
     Failed,
-    /// Somebody else tries it; nothing will be heard of it.
+    /// Another process tries the schedule; its result will not be observed.
     Elsewhere,
-    /// It was built, and was not worth a run.
+    /// Built, but rejected by the cost model.
     PassedOver,
 }
 
-/// Proposes schedules of one task, and hears what came of them.
+/// A strategy that proposes schedules of one task and observes their results.
 pub trait Tuner {
-    /// Up to so many schedules that were neither proposed nor heard of before. None means that nothing is left, or that the
-    /// tuner waits to hear of what it proposed.
+    /// Returns up to `count` schedules that were neither proposed nor observed before. None means that the space is
+    /// exhausted or that the tuner waits for results.
     fn propose(&mut self, count: usize) -> Result<Vec<Schedule>>;
 
-    /// Whether one of its own, which was built, is worth a run, by what its code says of itself. Of what is not,
-    /// [`Seen::PassedOver`] is heard.
+    /// Whether a built schedule of this tuner should be run, by the features of its code. For a rejected schedule,
+    /// `observe` is called with [`TrialResult::PassedOver`].
     fn is_worth_a_run(&mut self, _schedule: &Schedule, _figures: &Features) -> Result<bool> {
         Ok(true)
     }
 
-    /// Hears of a schedule, one of its own or another, with what its code says of itself, where that is known.
-    fn observe(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: Seen);
+    /// Observes the result of any schedule of the task, with features of its code if they are known.
+    fn observe(&mut self, schedule: &Schedule, figures: Option<&Features>, seen: TrialResult);
 
-    /// Hears of a schedule of another problem that is like its own: how long it took as a multiple of that problem's default
-    /// schedule, and what its code says of itself, where that is known.
+    /// Observes a schedule of a similar problem: its time relative to that problem's default schedule, with features of
+    /// its code if they are known.
     fn learn(&mut self, _problem: &Problem, _schedule: &Schedule, _figures: Option<&Features>, _over_default: f64) {}
 
-    /// What of the default schedule's time something took for an equal problem that it would propose next; nothing where it knows of
-    /// none that promises more than what it has.
+    /// Returns the time of the best hint relative to the default schedule, or None if no hint promises more than the
+    /// best known time.
     fn hinted(&self) -> Option<f64> {
         None
     }
 }
 
-/// TVM's evolutionary search, wherever TVM is.
+/// TVM's evolutionary search, in whichever process has TVM.
 pub trait Evolution {
-    /// Up to so many schedules from those that were measured, with their times in nanoseconds; or why there are none.
+    /// Returns up to `count` children of measured schedules, whose times are in nanoseconds, or an error.
     fn breed(
         &mut self,
         measured: &[(Schedule, f64)],
@@ -82,7 +81,7 @@ pub trait Evolution {
     ) -> std::result::Result<Vec<Schedule>, String>;
 }
 
-/// A tuner by its name; `metaschedule` asks for an evolution.
+/// Creates a tuner by name; only `metaschedule` calls `evolution`.
 pub fn tuner(
     name: TunerName,
     problem: &Problem,

@@ -1,4 +1,4 @@
-//! A cost model: trees over the features of schedules, grown anew when there is news.
+//! A cost model: boosted trees over features of schedules, trained again when there are new results.
 
 use crate::Result;
 use learn::boosted::{self, BoostingParameters, Objective};
@@ -6,24 +6,23 @@ use learn::trees::Trees;
 use samples::features::Matrix;
 use std::collections::BTreeMap;
 
-/// Features by name.
 pub type Features = BTreeMap<String, f64>;
 
-/// Each of them.
+/// Iterates over the features.
 pub fn each(features: &Features) -> impl Iterator<Item = (&str, f64)> {
     features.iter().map(|(name, value)| (name.as_str(), *value))
 }
 
-/// What is learned of rows.
+/// Objective of the training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// The label itself.
     Value,
-    /// Which of two rows of a group has the higher label.
+    /// The order of labels within a group.
     Order,
 }
 
-/// Rows with labels, whose columns are all features that were ever seen.
+/// Rows with labels. Columns are all features of any row.
 #[derive(Default)]
 pub struct Lessons {
     columns: BTreeMap<String, usize>,
@@ -31,9 +30,9 @@ pub struct Lessons {
 }
 
 impl Lessons {
-    /// Takes a row; says its number.
+    /// Adds a row and returns its number.
     pub fn add<'a>(&mut self, features: impl IntoIterator<Item = (&'a str, f64)>) -> usize {
-        // Columns stand in the order of names, whatever parts those come in.
+        // Columns are sorted by name, independent of the order of the parts.
         let features: BTreeMap<&str, f64> = features.into_iter().collect();
         let row = features.into_iter().map(|(name, value)| {
             let next = self.columns.len();
@@ -54,8 +53,8 @@ impl Lessons {
         matrix
     }
 
-    /// Learns a label for each row.
-    pub fn fit(&self, labels: &[f32], goal: Goal, seeds: impl Iterator<Item = u64>) -> Result<Model> {
+    /// Trains trees on a label for each row.
+    pub fn fit(&self, labels: &[f32], goal: Goal, seeds: impl Iterator<Item = u64>) -> Result<CostModel> {
         let matrix = self.matrix();
         let grow = |seed: u64| match goal {
             Goal::Value => boosted::fit(&matrix, labels, &parameters(Objective::SquaredError), seed),
@@ -65,39 +64,37 @@ impl Lessons {
             }
         };
         let trees = seeds.map(grow).collect::<learn::Result<Vec<Trees>>>()?;
-        Ok(Model { columns: self.columns.clone(), trees })
+        Ok(CostModel { columns: self.columns.clone(), trees })
     }
 }
 
-/// Trees that are grown anew when there is enough news.
+/// Trees that are trained again after enough new rows.
 pub struct Growing {
-    /// Rows have become more by more than this part.
+    /// Number or share of new rows after which trees are trained again.
     enough: usize,
-    /// Trees, and how many rows they were grown on.
-    grown: Option<(Model, usize)>,
+    /// Trees, and the number of their training rows.
+    grown: Option<(CostModel, usize)>,
 }
 
 impl Growing {
-    /// Nothing yet.
     pub fn new(enough: usize) -> Growing {
         Growing { enough, grown: None }
     }
 
-    /// Grows trees on so many rows, unless there is little news.
-    pub fn study(&mut self, rows: usize, grow: impl FnOnce() -> Result<Model>) -> Result<()> {
+    /// Trains trees on `rows` rows unless there are too few new ones.
+    pub fn study(&mut self, rows: usize, grow: impl FnOnce() -> Result<CostModel>) -> Result<()> {
         if self.grown.as_ref().is_none_or(|(_, known)| rows - known > known / self.enough) {
             self.grown = Some((grow()?, rows));
         }
         Ok(())
     }
 
-    /// The trees, if there are any.
-    pub fn model(&self) -> Option<&Model> {
+    pub fn model(&self) -> Option<&CostModel> {
         self.grown.as_ref().map(|(model, _)| model)
     }
 }
 
-/// Few rows, asked many times: small trees.
+/// Parameters of small trees, because there are few rows and many queries.
 fn parameters(objective: Objective) -> BoostingParameters {
     BoostingParameters {
         objective,
@@ -111,7 +108,7 @@ fn parameters(objective: Objective) -> BoostingParameters {
     }
 }
 
-/// Whether trees can be grown on this machine.
+/// Checks that trees can be trained on this machine.
 pub fn check() -> Result<()> {
     let mut lessons = Lessons::default();
     lessons.add([("x", 0.0)]);
@@ -119,24 +116,22 @@ pub fn check() -> Result<()> {
     lessons.fit(&[0.0, 1.0], Goal::Value, std::iter::once(0)).map(drop)
 }
 
-/// What was learned.
-pub struct Model {
+pub struct CostModel {
     columns: BTreeMap<String, usize>,
     trees: Vec<Trees>,
 }
 
-/// What a model says of one row: the mean of its sets of trees, and how far they are apart.
+/// Prediction for a row: mean and spread over the ensembles.
 #[derive(Clone, Copy, Debug)]
 pub struct Guess {
-    /// The mean.
     pub mean: f64,
-    /// The standard deviation.
+    /// Standard deviation.
     pub spread: f64,
 }
 
-impl Model {
-    /// What is said of a row by its features, of which those that no row had before are not looked at. It is quickest where they
-    /// stand in the order of names, or in a few parts that do.
+impl CostModel {
+    /// Predicts a row by its features; features that no training row had are ignored. Fastest if features are sorted by
+    /// name, or consist of a few sorted parts.
     pub fn ask<'a>(&self, features: impl IntoIterator<Item = (&'a str, f64)>) -> Guess {
         let mut row = vec![f32::NAN; self.columns.len().max(1)];
         let mut columns = self.columns.iter().peekable();

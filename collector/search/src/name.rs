@@ -1,4 +1,4 @@
-//! The tuners: their names, what each needs, and how each starts.
+//! Tuners by name, with their requirements and constructors.
 
 use crate::draft::Draft;
 use crate::evolved::Evolved;
@@ -11,54 +11,53 @@ use models::{Choice, choice};
 use targets::{Kind, TunerNeeds};
 
 choice! {
-    /// A tuner.
     pub enum TunerName {
-        /// Our own: from the default schedule on, drafts by what trees say of knobs, tiles and loops, other tasks' trials included
+        /// Boosted trees over knobs, tiles and loops, trained across tasks
         Draft = "draft",
-        /// Trees that learn speeds from loops; annealing finds what they like
+        /// Boosted trees over loop features, with simulated annealing
         Xgb = "xgb",
-        /// The same with trees that learn which of two is faster
+        /// As xgb, but trees learn to rank pairs of schedules
         XgbRank = "xgb-rank",
-        /// Trees that learn speeds from knobs
+        /// As xgb, with trees over knobs
         XgbKnob = "xgb_knob",
-        /// Trees that learn speeds from loops
+        /// As xgb, with trees over loop features
         XgbItervar = "xgb_itervar",
-        /// Trees that learn speeds from how often data is used again, over how much of it must stay near
+        /// As xgb, with trees over curves of data reuse against cache size
         XgbCurve = "xgb_curve",
-        /// Generations of which the fittest are crossed and changed
+        /// Genetic algorithm: crossover and mutation of the fittest
         Ga = "ga",
-        /// Draws
+        /// Random sampling
         Random = "random",
-        /// One point after the other
+        /// Exhaustive enumeration in order
         Gridsearch = "gridsearch",
-        /// Draws from TVM's MetaSchedule space
+        /// Evolutionary search of TVM's MetaSchedule space
         Metaschedule = "metaschedule",
     }
 }
 
-/// What a tuner starts from.
+/// Inputs of a tuner's constructor.
 pub(crate) struct Start<'a> {
     pub(crate) problem: &'a Problem,
     pub(crate) seed: u64,
     pub(crate) evolution: Box<dyn FnOnce() -> Box<dyn Evolution> + 'a>,
 }
 
-/// A tuner beside its name and its help.
+/// Requirements and constructor of a tuner.
 struct Declaration {
-    /// Whether it learns from loops of templates for CPUs alone.
+    /// Whether the tuner needs loop features, which exist only for CPU templates.
     learns_cpu_loops: bool,
-    /// Whether it draws from TVM's own space, which has none of our axes.
-    draws: bool,
+    /// Whether the tuner samples TVM's own space, which has no axes.
+    samples_tvm_space: bool,
     make: fn(Start<'_>) -> Result<Box<dyn Tuner>>,
 }
 
 impl Declaration {
-    /// A tuner that searches our spaces and needs nothing of what code is made of.
+    /// Declares a tuner of template spaces that needs no loop features.
     const fn new(make: fn(Start<'_>) -> Result<Box<dyn Tuner>>) -> Declaration {
-        Declaration { learns_cpu_loops: false, draws: false, make }
+        Declaration { learns_cpu_loops: false, samples_tvm_space: false, make }
     }
 
-    /// A tuner that learns from loops of templates for CPUs.
+    /// Declares a tuner that needs loop features of CPU templates.
     const fn of_loops(make: fn(Start<'_>) -> Result<Box<dyn Tuner>>) -> Declaration {
         Declaration { learns_cpu_loops: true, ..Declaration::new(make) }
     }
@@ -78,25 +77,24 @@ impl TunerName {
             TunerName::Random => Declaration::new(|on| Ok(Box::new(Random::new(on.problem, on.seed)))),
             TunerName::Gridsearch => Declaration::new(|on| Ok(Box::new(Grid::new(on.problem)))),
             TunerName::Metaschedule => Declaration {
-                draws: true,
+                samples_tvm_space: true,
                 ..Declaration::new(|on| Ok(Box::new(Evolved::new(on.seed, (on.evolution)()))))
             },
         }
     }
 
-    /// Starts the tuner.
     pub(crate) fn start(self, start: Start<'_>) -> Result<Box<dyn Tuner>> {
         (self.declaration().make)(start)
     }
 
-    /// Whether it draws from TVM's own space, which has none of our axes.
-    pub fn draws(self) -> bool {
-        self.declaration().draws
+    /// Whether the tuner samples TVM's own space, which has no axes.
+    pub fn samples_tvm_space(self) -> bool {
+        self.declaration().samples_tvm_space
     }
 
-    /// Returns why it cannot search for a target; None where it can.
+    /// Returns why the tuner does not support a target, or None.
     pub fn misfit(self, target: Kind) -> Option<String> {
-        let Declaration { learns_cpu_loops, draws, .. } = self.declaration();
-        target.refuse_tuner(&TunerNeeds { name: self.name(), learns_cpu_loops, draws })
+        let Declaration { learns_cpu_loops, samples_tvm_space, .. } = self.declaration();
+        target.refuse_tuner(&TunerNeeds { name: self.name(), learns_cpu_loops, draws: samples_tvm_space })
     }
 }

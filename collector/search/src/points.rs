@@ -1,18 +1,19 @@
-//! Points of a space that were not taken yet: drawn, changed, crossed.
+//! Points of a space that were not taken yet: random points, mutations and crossovers.
 
 use job::space::{Axis, Knobs, Setting, Space, canonical, point};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeSet;
 
-/// Limit of draws that are forbidden or taken, before a small space is listed instead.
+/// Number of rejected random points before a small space is listed instead.
 const DRAWS: usize = 256;
-/// Limit for spaces that are too large to be listed: in some, few draws in a hundred thousand are points.
+/// Number of rejected random points for spaces that are too large to be listed. In some spaces, few settings in a
+/// hundred thousand are allowed points.
 const DRAWS_AT_MOST: usize = 1 << 18;
-/// A space of so many points may be listed.
+/// Maximum size of a space that may be listed.
 const LISTED_AT_MOST: u64 = 1 << 16;
 
-/// A space, and which of its points were taken.
+/// A space with its taken points.
 pub struct Points {
     pub space: Space,
     pub random: ChaCha8Rng,
@@ -24,7 +25,7 @@ impl Points {
         Points { space: space.clone(), random: ChaCha8Rng::seed_from_u64(seed), taken: BTreeSet::new() }
     }
 
-    /// Takes a point; says whether nobody had.
+    /// Takes a point and returns whether it was new.
     pub fn take(&mut self, knobs: &Knobs) -> bool {
         self.taken.insert(knobs.clone())
     }
@@ -37,7 +38,7 @@ impl Points {
         self.taken.contains(knobs)
     }
 
-    /// Any allowed point.
+    /// Returns any allowed point.
     pub fn any(&mut self) -> Option<Knobs> {
         for _ in 0..DRAWS {
             let knobs = self.raw();
@@ -141,7 +142,7 @@ impl Points {
         neutral.or_else(|| self.space.default.0.get(axis.name).cloned())
     }
 
-    /// The same point with knobs for all axes: those that decided nothing are as in the default one, or drawn.
+    /// Returns the point with settings for all axes: axes without effect have the default or a random setting.
     fn whole(&mut self, knobs: &Knobs) -> Knobs {
         let mut whole = knobs.clone();
         for place in 0..self.space.axes.len() {
@@ -154,7 +155,7 @@ impl Points {
         whole
     }
 
-    /// The point with so many axes drawn anew; nothing where no allowed one is found.
+    /// Returns the point with `axes` random axes changed, or None if no allowed one is found.
     pub fn changed(&mut self, knobs: &Knobs, axes: usize) -> Option<Knobs> {
         const TRIES: usize = 16;
         let whole = self.whole(knobs);
@@ -172,7 +173,7 @@ impl Points {
         None
     }
 
-    /// All allowed points that differ in the setting of one axis.
+    /// Returns all allowed points that differ in one axis.
     pub fn neighbours(&mut self, knobs: &Knobs) -> Vec<Knobs> {
         let whole = self.whole(knobs);
         let axes = self.space.axes.iter();
@@ -189,7 +190,7 @@ impl Points {
         found.into_iter().collect()
     }
 
-    /// A point with the settings of one parent up to some axis, and of the other from there.
+    /// Returns a point with the settings of one parent up to a random axis, and of the other from there.
     pub fn crossed(&mut self, one: &Knobs, other: &Knobs) -> Knobs {
         let (mut child, other) = (self.whole(one), self.whole(other));
         let from = self.random.random_range(0..=self.space.axes.len());

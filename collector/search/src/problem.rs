@@ -1,4 +1,4 @@
-//! What is searched: a task, its space, and where it runs.
+//! A search problem: a task, its schedule space, and the machine.
 
 use job::space::{Domain, Knobs, Space, Template, space};
 use models::Task;
@@ -6,27 +6,25 @@ use samples::features::{Device, Work};
 use samples::records::work_of;
 use targets::{Machine, Target};
 
-/// The schedules of a task on so many threads of a machine.
+/// The schedules of a task with a number of threads on a machine.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// All its schedules.
     pub space: Space,
-    /// Threads.
     pub threads: usize,
-    /// What it has to do; nothing where that cannot be counted.
+    /// Operations and bytes of the task; None if they cannot be counted.
     pub(crate) work: Option<Work>,
     pub(crate) domain: Domain,
     pub(crate) device: Device,
 }
 
 impl Problem {
-    /// A task on some threads of a target.
     pub fn of(task: &Task, target: &Target, threads: usize) -> Problem {
         let space = space(task, &target.machine);
         Problem { space, ..Problem::without_space(task, target, threads, work_of(task).ok()) }
     }
 
-    /// A task of which only times are heard, and nothing is searched; nothing where it cannot be understood.
+    /// Creates a problem for observed times of another task, which is not searched. Returns None if the task is not
+    /// supported.
     pub fn elsewhere(task: &Task, target: &Target, threads: usize) -> Option<Problem> {
         Some(Problem::without_space(task, target, threads, Some(work_of(task).ok()?)))
     }
@@ -41,7 +39,8 @@ impl Problem {
     }
 }
 
-/// A machine in the words of features. All schedules of a search run on one, so what is not known of it may be anything usual.
+/// Describes a machine in features. All schedules of a search run on one machine, so unknown properties have typical
+/// values.
 fn device(machine: &Machine) -> Device {
     const MULTIPLY_ADDS: f64 = 4.0;
     let (units, flops_per_cycle) = match machine {

@@ -2,7 +2,7 @@
 
 use crate::points::Points;
 use crate::problem::Problem;
-use crate::{Features, Result, Seen, Tuner};
+use crate::{Features, Result, TrialResult, Tuner};
 use job::space::Schedule;
 
 pub struct Random {
@@ -21,7 +21,7 @@ impl Tuner for Random {
         Ok(drawn.map(|knobs| Schedule::Template { knobs }).collect())
     }
 
-    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, _: Seen) {
+    fn observe(&mut self, schedule: &Schedule, _: Option<&Features>, _: TrialResult) {
         if let Schedule::Template { knobs } = schedule {
             self.points.take(knobs);
         }

@@ -1,35 +1,37 @@
-//! Where the next trials save most: on which of several searches that share a number of trials.
+//! Allocation of trials: chooses the searches with the largest expected saving among several that share a number of
+//! trials.
 
-/// How far back recent gains are looked for, in trials.
+/// Number of recent trials whose gains are considered.
 const RECENT: usize = 8;
-/// How much of what is expected follows from recent gains; the rest is the hope for the first gain after so many without.
+/// Weight of recent gains in the expected gain. The remaining weight is for the first gain after a series of trials
+/// without one.
 const BY_GAINS: f64 = 0.5;
-/// Trials without a gain after which hope is half of what it was.
+/// Number of trials without a gain after which the hope for a gain is halved.
 const HALF: usize = 3;
-/// What a trial gains at best, as a part of the time.
+/// Maximum expected gain of a trial, relative to the time.
 const HOPE: f64 = 0.05;
-/// How much of what an equal task gained is expected of the same schedule.
+/// Share of an equal task's gain that is expected of the same schedule.
 const BY_HINT: f64 = 0.5;
-/// A gain is one that is larger than this part of the time.
+/// Minimum relative improvement that counts as a gain.
 const GAIN: f64 = 0.005;
 
-/// How a search stands.
+/// State of a search.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Standing {
-    /// How often its task is run.
+    /// Number of calls of the task in the model.
     pub weight: f64,
-    /// The best time in nanoseconds after each trial that was heard of, since there was one.
+    /// Best time in nanoseconds after each observed trial, from the first success on.
     pub bests: Vec<f64>,
-    /// Trials that were begun.
+    /// Number of started trials.
     pub begun: usize,
-    /// Trials that were heard of, others' included.
+    /// Number of observed trials, including those of other processes.
     pub heard: usize,
-    /// The time in nanoseconds that an equal task's gain promises.
+    /// Time in nanoseconds that a hint of an equal task promises.
     pub hinted: Option<f64>,
 }
 
 impl Standing {
-    /// Hears of a trial, which gave this time or none.
+    /// Observes a trial with its time, or a failure.
     pub fn hear(&mut self, ns: Option<f64>) {
         self.heard += 1;
         let best = self.best().into_iter().chain(ns).fold(f64::INFINITY, f64::min);
@@ -38,43 +40,42 @@ impl Standing {
         }
     }
 
-    /// The best time so far.
     pub fn best(&self) -> Option<f64> {
         self.bests.last().copied()
     }
 
-    /// Nanoseconds that a trial is expected to save, of all times that the task is run; infinite where nothing was tried.
+    /// Returns the expected saving of a trial in nanoseconds over all calls of the task; infinite before the first
+    /// trial.
     pub fn promise(&self) -> f64 {
         if self.begun == 0 {
             return f64::INFINITY;
         }
         let hinted = self.best().zip(self.hinted).map_or(0.0, |(best, hinted)| BY_HINT * (best - hinted));
-        // Trials that are not heard of yet are taken to gain nothing.
+        // Running trials are assumed to gain nothing.
         self.promise_after(self.begun.saturating_sub(self.heard)).max(self.weight * hinted)
     }
 
-    /// The same after so many more trials that gain nothing.
+    /// Returns the expected saving after `more` further trials without a gain.
     fn promise_after(&self, more: usize) -> f64 {
         let Some(best) = self.best() else { return 0.0 };
         let past = self.bests.len().saturating_sub(1).min(RECENT);
         let before = self.bests[self.bests.len() - 1 - past];
-        // A first time that somebody disturbed is no sign of what is left to gain.
+        // A noisy first time does not indicate possible gains.
         let gained = if past == 0 { 0.0 } else { ((before - best) / past as f64).min(HOPE * best) };
         let hoped = HOPE * best / (1.0 + (self.idle() + more) as f64 / HALF as f64);
         self.weight * (BY_GAINS * gained + (1.0 - BY_GAINS) * hoped)
     }
 
-    /// Trials since the last gain.
+    /// Number of trials since the last gain.
     pub fn idle(&self) -> usize {
         let Some(best) = self.best() else { return self.begun };
         self.bests.iter().rev().take_while(|earlier| **earlier <= best * (1.0 + GAIN)).count().saturating_sub(1)
     }
 }
 
-/// Nanoseconds that so many more trials are expected to save, when each goes where it promises most and what was gained lately is
-/// gained ever more slowly; searches that were not begun promise nothing that is known.
+/// Returns the expected saving of `trials` further trials in nanoseconds, if each goes to the search with the largest
+/// expected saving and gains decrease over time. Searches without trials contribute nothing.
 pub fn expected<'a>(standings: impl Iterator<Item = &'a Standing>, trials: usize) -> f64 {
-    /// Trials that are looked ahead at once.
     const STEPS: usize = 64;
     let open: Vec<&Standing> = standings.filter(|standing| standing.best().is_some()).collect();
     let mut more = vec![0; open.len()];
@@ -93,14 +94,14 @@ pub fn expected<'a>(standings: impl Iterator<Item = &'a Standing>, trials: usize
         more[place] += trials;
         left -= trials;
     }
-    // Nothing is faster than no time at all.
+    // The saving cannot exceed the best times.
     saved.min(open.iter().filter_map(|standing| Some(standing.best()? * standing.weight)).sum())
 }
 
-/// Which of these should have the next trials; nothing where there are none.
+/// Returns the search that should have the next trial, or None without searches.
 pub fn next<'a>(standings: impl Iterator<Item = (usize, &'a Standing)>) -> Option<usize> {
     let promises = standings.map(|(place, standing)| (place, standing.promise()));
-    // The first of equals.
+    // The first of equal maxima.
     let most = promises.fold(None, |most: Option<(usize, f64)>, one| match most {
         Some(most) if most.1 >= one.1 => Some(most),
         _ => Some(one),

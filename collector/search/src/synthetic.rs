@@ -1,25 +1,23 @@
-//! Spaces with made-up times, on which tuners are compared without a compiler.
+//! Spaces with synthetic times, for comparisons of tuners without a compiler.
 
-use crate::{Evolution, Problem, Seen, Tuner};
+use crate::{Evolution, Problem, TrialResult, Tuner};
 use job::space::{Axis, Knobs, Schedule, Setting, Space, Template};
 use models::Fuse;
 use std::collections::BTreeSet;
 use targets::{Target, llvm};
 
-/// A machine with vectors of 16 floats.
 pub fn machine() -> Target {
     llvm("x86-64-v4", &["avx512f".to_owned()], 2)
 }
 
-/// The problem of one operator.
 pub fn problem(operator: &str) -> Problem {
     let graph = zoo::simple::build(operator).expect("an operator");
     let plan = models::plan(&graph, Fuse::Epilogue).expect("tasks");
     Problem::of(&plan.tasks[0].task, &machine(), 1)
 }
 
-/// A space of 10 axes with 8 settings each: a billion points, whose time is a product of what each axis costs, and of whether
-/// two go together.
+/// Creates a space of 10 axes with 8 settings each, that is a billion points. The time is a product of costs of axes
+/// and of one interaction.
 pub fn billion() -> Problem {
     const NAMES: [&str; 10] = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"];
     let axis = |name| Axis { name, meaning: "made up", settings: (0..8).map(Setting::Number).collect() };
@@ -28,7 +26,7 @@ pub fn billion() -> Problem {
     Problem { space: Space::free(Template::Contraction, axes, default), ..problem("matmul:m=64,n=64,k=64") }
 }
 
-/// The time of a point: every knob has a best setting, and neighbours of it are little worse.
+/// Returns the time of a point: every knob has a best setting, and its neighbours are slightly worse.
 pub fn time(schedule: &Schedule) -> f64 {
     let Schedule::Template { knobs } = schedule else { panic!("a point of a made-up space") };
     let mut time = 1000.0;
@@ -53,7 +51,7 @@ pub fn time(schedule: &Schedule) -> f64 {
     if together > 64 { time * 2.0 } else { time }
 }
 
-/// Lets a tuner try so many, in batches, and returns what it tried; no schedule may come twice.
+/// Runs a tuner for `trials` trials in batches and returns them. Panics if a schedule is proposed twice.
 pub fn tune(tuner: &mut dyn Tuner, trials: usize, batch: usize, time: impl Fn(&Schedule) -> f64) -> Vec<Schedule> {
     let (mut tried, mut texts) = (Vec::new(), BTreeSet::new());
     while tried.len() < trials {
@@ -63,14 +61,14 @@ pub fn tune(tuner: &mut dyn Tuner, trials: usize, batch: usize, time: impl Fn(&S
         }
         for schedule in proposed {
             assert!(texts.insert(schedule.to_json()), "{} came twice", schedule.to_json());
-            tuner.observe(&schedule, None, Seen::Time(time(&schedule)));
+            tuner.observe(&schedule, None, TrialResult::Time(time(&schedule)));
             tried.push(schedule);
         }
     }
     tried
 }
 
-/// For tuners that ask nobody; others find no children.
+/// Returns an evolution without children, for tuners that do not use one.
 pub fn childless() -> Box<dyn Evolution> {
     struct Childless;
     impl Evolution for Childless {

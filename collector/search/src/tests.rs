@@ -37,7 +37,7 @@ fn what_was_heard_of_is_not_proposed() {
         let before = fresh().propose(20).expect("a proposal");
         assert!(!before.is_empty(), "{name:?}");
         let mut resumed = fresh();
-        before.iter().for_each(|schedule| resumed.observe(schedule, None, Seen::Failed));
+        before.iter().for_each(|schedule| resumed.observe(schedule, None, TrialResult::Failed));
         let after = resumed.propose(20).expect("a proposal");
         assert!(!after.is_empty() && after.iter().all(|schedule| !before.contains(schedule)), "{name:?}");
     }
@@ -133,7 +133,7 @@ fn what_an_equal_problem_gained_is_tried_next_and_no_other_s_gain() {
     let drawn: Vec<Schedule> = teacher.propose(20).expect("points").into_iter().filter(|one| *one != default).collect();
     let begun = || {
         let mut tuner = tuner(TunerName::Draft, &own, 1, childless).expect("a tuner");
-        tuner.observe(&default, None, Seen::Time(100.0));
+        tuner.observe(&default, None, TrialResult::Time(100.0));
         tuner
     };
     let mut taught = begun();
@@ -144,7 +144,7 @@ fn what_an_equal_problem_gained_is_tried_next_and_no_other_s_gain() {
     let fastest = drawn.last().expect("points");
     assert!(taught.hinted() < Some(0.8));
     assert_eq!(&taught.propose(4).expect("points")[0], fastest);
-    taught.observe(fastest, None, Seen::Time(70.0));
+    taught.observe(fastest, None, TrialResult::Time(70.0));
     assert_eq!(taught.hinted(), None, "nothing else promises as much");
     let mut followed = begun();
     drawn.iter().for_each(|schedule| followed.learn(&own, schedule, None, 0.5));

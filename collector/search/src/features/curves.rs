@@ -1,18 +1,16 @@
-//! Two curves, sampled: how often data is used again if so much of it stays near, and how much must stay near for it to be
-//! used so often.
+//! Two sampled curves: the reuse of data as a function of the cached footprint, and the footprint that a reuse needs.
 
 use super::nest::Nest;
 use std::sync::LazyLock;
 
-/// Samples of a footprint, in powers of two of bytes.
+/// Sampled footprints, as powers of two of bytes.
 const FOOTPRINTS: [i32; 10] = [6, 8, 10, 12, 14, 16, 18, 20, 22, 24];
-/// Samples of reuse, in powers of two.
+/// Sampled reuses, as powers of two.
 const REUSES: [i32; 8] = [0, 1, 2, 3, 4, 6, 8, 10];
 
-/// What curves are of.
 const OPERANDS: [&str; 3] = ["data", "weights", "result"];
 
-/// The names of all samples, in the order in which they are taken.
+/// Names of all samples, in the order of `of`.
 static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
     let of = |name: &&str| {
         let reuses = FOOTPRINTS.map(|footprint| format!("curve.{name}.reuse_in_2^{footprint}"));
@@ -21,19 +19,12 @@ static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
     OPERANDS.iter().flat_map(of).collect()
 });
 
-/// Places of the samples in the order of their names.
-static ORDER: LazyLock<Vec<usize>> = LazyLock::new(|| {
-    let mut order: Vec<usize> = (0..NAMES.len()).collect();
-    order.sort_by_key(|&place| &NAMES[place]);
-    order
-});
-
-/// All samples, in the order of names.
+/// Returns all samples, in the order of names.
 pub fn of(nest: &Nest) -> Vec<(&'static str, f64)> {
     let mut samples = Vec::with_capacity(NAMES.len());
     let levels: Vec<([f64; 3], f64)> = nest.levels().collect();
     for which in 0..OPERANDS.len() {
-        // From the innermost loop out both footprint and turns only grow.
+        // From the innermost loop outwards, both footprint and iterations increase.
         let of = |(touched, turns): &([f64; 3], f64)| {
             let footprint: f64 = touched.iter().sum();
             (footprint.max(1.0).log2(), (turns / touched[which].max(1.0)).max(1e-9).log2())
@@ -52,5 +43,7 @@ pub fn of(nest: &Nest) -> Vec<(&'static str, f64)> {
             samples.push(least);
         }
     }
-    ORDER.iter().map(|&place| (NAMES[place].as_str(), samples[place])).collect()
+    let mut named: Vec<(&str, f64)> = NAMES.iter().map(String::as_str).zip(samples).collect();
+    named.sort_by_key(|(name, _)| *name);
+    named
 }

@@ -1,14 +1,13 @@
-//! Each loop from the innermost out: how long it is, how it is run, what it touches, how often that is used again.
+//! Features of each loop, innermost first: extent, kind, footprint and reuse.
 
 use super::nest::Nest;
 use job::space::Mark;
 use std::sync::LazyLock;
 
-/// Loops that are described; those further out are left to the knobs.
+/// Number of described loops; outer loops are described by knobs only.
 const DESCRIBED: usize = 9;
 
-/// What is said of a loop.
-const SAID: [&str; 10] = [
+const FEATURES: [&str; 10] = [
     "data_bytes",
     "data_reuse",
     "extent",
@@ -21,13 +20,12 @@ const SAID: [&str; 10] = [
     "weights_reuse",
 ];
 
-/// The names of all of it, of each loop.
-static NAMES: LazyLock<Vec<[String; SAID.len()]>> =
-    LazyLock::new(|| (0..DESCRIBED).map(|depth| SAID.map(|name| format!("loop{depth}.{name}"))).collect());
+static NAMES: LazyLock<Vec<[String; FEATURES.len()]>> =
+    LazyLock::new(|| (0..DESCRIBED).map(|depth| FEATURES.map(|name| format!("loop{depth}.{name}"))).collect());
 
-/// All of it, in the order of names.
+/// Returns all features, in the order of names.
 pub fn of(nest: &Nest) -> Vec<(&'static str, f64)> {
-    let mut said = Vec::with_capacity(DESCRIBED * SAID.len() + 1);
+    let mut said = Vec::with_capacity(DESCRIBED * FEATURES.len() + 1);
     let count = nest.loops.len();
     for (depth, (touched, turns)) in nest.levels().take(DESCRIBED).enumerate() {
         let one = nest.loops[count - 1 - depth];

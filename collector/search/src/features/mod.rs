@@ -1,70 +1,65 @@
-//! What trees see of a schedule before it is built.
+//! Features of schedules that are known before a build.
 
 mod curves;
 mod loops;
 mod nest;
 
-use crate::model::Features;
+use crate::model::{Features, each};
 use crate::problem::Problem;
 use job::space::{Knobs, LoopNest, Setting};
 use nest::Nest;
 use samples::features as table;
 
-/// How much of a schedule is seen.
+/// Detail of the features of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// Its knobs as they are.
     Knobs,
-    /// Those, what its tiles mean for the operator, and each of its loops.
+    /// Knobs, sizes of tiles, and each loop.
     Loops,
-    /// Those without the loops: how often data is used again, by how much of it must stay near.
+    /// Knobs, sizes of tiles, and curves of data reuse.
     Curves,
 }
 
-/// What is seen of a point.
+/// Features of a point.
 #[derive(Clone, Debug)]
 pub struct VisibleFeatures {
-    /// The knobs.
-    knobs: Vec<(String, f64)>,
-    /// What its tiles mean.
-    tiles: Vec<(&'static str, f64)>,
-    /// Of its loops or curves.
+    named: Features,
+    /// Features of loops or curves.
     nest: Vec<(&'static str, f64)>,
 }
 
 impl VisibleFeatures {
-    /// All of it: three parts, each in the order of names.
+    /// Iterates over both parts, each in the order of names.
     pub fn each(&self) -> impl Iterator<Item = (&str, f64)> {
-        let knobs = self.knobs.iter().map(|(name, value)| (name.as_str(), *value));
-        knobs.chain(self.tiles.iter().chain(&self.nest).copied())
+        each(&self.named).chain(self.nest.iter().copied())
     }
 }
 
-/// The features of a point.
+/// Returns the features of a point.
 pub fn of(problem: &Problem, knobs: &Knobs, view: View) -> VisibleFeatures {
-    let named = |(name, setting): (&String, &Setting)| match setting {
-        Setting::Number(number) => (["knob.", name].concat(), *number as f64),
-        Setting::Choice(word) => (["knob.", name, "=", word].concat(), 1.0),
-    };
-    let mut named: Vec<(String, f64)> = knobs.0.iter().map(named).collect();
-    named.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+    let mut named: Features = knobs
+        .0
+        .iter()
+        .map(|(name, setting)| match setting {
+            Setting::Number(number) => (format!("knob.{name}"), *number as f64),
+            Setting::Choice(word) => (format!("knob.{name}={word}"), 1.0),
+        })
+        .collect();
     let Some(work) = problem.work.as_ref().filter(|_| view != View::Knobs) else {
-        return VisibleFeatures { knobs: named, tiles: Vec::new(), nest: Vec::new() };
+        return VisibleFeatures { named, nest: Vec::new() };
     };
     let nest = LoopNest::of(&problem.domain, knobs);
-    let seen = (&problem.domain, &nest, knobs);
-    let mut tiles = table::tiling::of_loops(work, &problem.device, problem.threads as f64, seen);
-    tiles.sort_unstable_by_key(|(name, _)| *name);
+    table::tiling::add_of(work, &problem.device, problem.threads as f64, (&problem.domain, &nest, knobs), &mut named);
     let nest = Nest::of(work, &problem.domain, &nest);
     let nest = match view {
         View::Loops => loops::of(&nest),
         View::Curves => curves::of(&nest),
         View::Knobs => Vec::new(),
     };
-    VisibleFeatures { knobs: named, tiles, nest }
+    VisibleFeatures { named, nest }
 }
 
-/// What tells problems apart whose schedules are learned from together.
+/// Returns the features that distinguish problems in common training data.
 pub fn of_problem(problem: &Problem) -> Features {
     let Some(work) = &problem.work else { return Features::new() };
     let sizes = [
@@ -82,7 +77,7 @@ pub fn of_problem(problem: &Problem) -> Features {
     sizes.into_iter().map(|(name, size)| (format!("size.{name}"), (1.0 + size).log2())).collect()
 }
 
-/// Whether two problems are the same but for what follows the sums.
+/// Whether two problems differ only in their epilogue.
 pub fn are_equal(one: &Problem, other: &Problem) -> bool {
     let sums = |problem: &Problem| {
         let mut sizes = of_problem(problem);

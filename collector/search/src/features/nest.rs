@@ -1,20 +1,21 @@
-//! What each loop of a schedule touches, as far as its knobs say.
+//! The data that each loop of a schedule touches, derived from its knobs.
 //!
-//! It is a sketch for a cost model: what a knob means that decides no loop, trees learn from the knob itself.
+//! This approximates the loop nest for a cost model. The effect of knobs that do not determine a loop is learned from
+//! the knobs themselves.
 
-use job::space::{Domain, Form, Loop, LoopNest, Walk};
+use job::space::{Domain, Form, LoopNest, NestLoop, Walk};
 use samples::features::Work;
 
-/// Loops, the outermost first.
+/// Loops, outermost first.
 pub struct Nest {
-    pub loops: Vec<Loop>,
+    pub loops: Vec<NestLoop>,
     stride: f64,
     side: f64,
     is_depthwise: bool,
     element_bytes: f64,
 }
 
-/// Bytes that a loop's body touches once, by what they belong to: data, weights, results.
+/// Bytes that a loop's body touches, by operand: data, weights, results.
 pub type Touched = [f64; 3];
 
 impl Nest {
@@ -29,7 +30,7 @@ impl Nest {
         }
     }
 
-    /// What each loop and those inside of it touch, the innermost first, and how often they turn together.
+    /// Returns the bytes touched by each loop and its inner loops, innermost first, with their number of iterations.
     pub fn levels(&self) -> impl Iterator<Item = (Touched, f64)> {
         let mut extents = [1.0; Walk::COUNT];
         self.loops.iter().rev().map(move |one| {
@@ -38,7 +39,7 @@ impl Nest {
         })
     }
 
-    /// What is touched along so much of everything that loops walk.
+    /// Returns the bytes touched by an iteration space of these extents.
     fn touched(&self, extents: [f64; Walk::COUNT]) -> (Touched, f64) {
         let [channels, rows, columns, depth, taps, transformed] = extents;
         let side = if taps > 1.0 { self.side } else { 1.0 };
