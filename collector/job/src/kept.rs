@@ -1,14 +1,14 @@
-//! What a runner keeps of its last job, for the next one that asks for the same.
+//! Cache of a runner's last job, for the next job with the same inputs.
 
 use measure::Placement;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What must be the same: files with their sizes and times of change, CPUs, and where tensors lie.
+/// Cache key: files with sizes and modification times, CPUs, and tensor placement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stamps(Vec<(PathBuf, Option<(u64, SystemTime)>)>, Vec<usize>, Placement);
 
-/// The stamps of these files, CPUs and placement; stacks are placed anew for every job.
+/// Returns the key of files, CPUs and placement. Stacks are placed again for every job, so they are not part of it.
 pub fn stamps(files: &[&Path], cpus: &[usize], placement: Placement) -> Stamps {
     let stamp = |file: &Path| {
         let metadata = file.metadata().ok()?;
@@ -19,29 +19,29 @@ pub fn stamps(files: &[&Path], cpus: &[usize], placement: Placement) -> Stamps {
 }
 
 impl Stamps {
-    /// Whether all files are there: of others nothing is known.
+    /// Whether all files exist; otherwise the key is never equal.
     fn are_known(&self) -> bool {
         self.0.iter().all(|(_, stamp)| stamp.is_some())
     }
 }
 
-/// What was kept of the last job, if it was anything.
 #[derive(Debug)]
-pub struct Kept<Thing>(Option<(Stamps, Thing)>);
+pub struct JobCache<Thing>(Option<(Stamps, Thing)>);
 
-impl<Thing> Default for Kept<Thing> {
+impl<Thing> Default for JobCache<Thing> {
     fn default() -> Self {
-        Kept(None)
+        JobCache(None)
     }
 }
 
-impl<Thing> Kept<Thing> {
-    /// What was kept, if it is of these stamps. What is of others is let go, so that both are never there at once.
+impl<Thing> JobCache<Thing> {
+    /// Takes the cached value if its key matches. Another value is dropped first, so that two values never exist at
+    /// once.
     pub fn take(&mut self, stamps: &Stamps) -> Option<Thing> {
         self.0.take().filter(|(known, _)| known == stamps && known.are_known()).map(|(_, thing)| thing)
     }
 
-    /// Keeps something for the next job.
+    /// Stores a value for the next job.
     pub fn put(&mut self, stamps: Stamps, thing: Thing) {
         self.0 = Some((stamps, thing));
     }
@@ -57,7 +57,7 @@ mod tests {
         std::fs::write(&file, "one").expect("a file");
         let stamps = |cpus: &[usize]| stamps(&[&file], cpus, Placement::default());
         let (of_one, elsewhere) = (stamps(&[0]), stamps(&[1]));
-        let mut kept = Kept::default();
+        let mut kept = JobCache::default();
         assert_eq!(kept.take(&of_one), None);
         kept.put(of_one.clone(), 7);
         assert_eq!(kept.take(&of_one), Some(7));

@@ -1,7 +1,7 @@
-//! What builders and runners are asked, and what they answer.
+//! Jobs of builders and runners, and their replies.
 //!
-//! These types cross a process boundary in a compact form that cannot carry self-describing values, so tasks,
-//! targets and schedules travel as the JSON text a record keeps.
+//! These types cross a process boundary in a compact format without self-describing values, so tasks, targets and
+//! schedules are JSON text as in records.
 
 pub mod device;
 pub mod kept;
@@ -14,10 +14,10 @@ pub mod symbols;
 pub mod together;
 
 pub use schedules::Packing;
-pub use together::{CoRunJob, Lane, Member, MemberReply, RaceJob, TogetherJob, TogetherReply, What};
+pub use together::{CoRunJob, Member, MemberReply, RaceJob, RaceLane, TogetherJob, TogetherReply, What};
 
 use crate::device::DeviceCode;
-use crate::listing::{CodeWishes, Listing, Samples};
+use crate::listing::{CodeRequests, Listing, Samples};
 use crate::space::Schedule;
 use anyhow::Context;
 use measure::counters::{Backend, CounterRequest};
@@ -31,23 +31,21 @@ use std::path::PathBuf;
 use std::time::Duration;
 use targets::Target;
 
-/// Compile one schedule of one task.
+/// Compiles one schedule of one task.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct BuildJob {
-    /// The task, as JSON.
     pub task: String,
     /// TVM's JSON description of the target.
     pub target: String,
-    /// The schedule, as JSON.
     pub schedule: String,
-    /// Whether the answer should hold the schedule's trace.
+    /// Whether the reply should contain the schedule's trace.
     pub wants_trace: bool,
-    /// Whether the answer should tell what became of the schedule at every station.
+    /// Whether the reply should contain the code of every stage.
     pub wants_listing: bool,
 }
 
 impl BuildJob {
-    /// A task, as JSON, by a schedule. What is drawn is only known by its trace.
+    /// Creates a job for a task in JSON and a schedule. The moves of a random schedule are known only from its trace.
     pub fn new(task: &str, target: &Target, schedule: &Schedule) -> BuildJob {
         BuildJob {
             task: task.to_owned(),
@@ -59,57 +57,55 @@ impl BuildJob {
     }
 }
 
-/// Breed schedules of one task from those that were measured, by TVM's evolutionary search.
+/// Breeds schedules of one task from measured ones, with TVM's evolutionary search.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BreedJob {
-    /// The task, as JSON.
     pub task: String,
     /// TVM's JSON description of the target.
     pub target: String,
-    /// Schedules of TVM's own space that were measured, as JSON, with their times in nanoseconds.
+    /// Measured schedules of TVM's space, as JSON, with their times in nanoseconds.
     pub measured: Vec<(String, f64)>,
-    /// How many are wanted.
+    /// Requested number of schedules.
     pub count: usize,
-    /// Seed of every draw, mutation and tree.
+    /// Seed of sampling, mutation and training.
     pub seed: i64,
 }
 
-/// What came of breeding.
+/// Reply to a breeding job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BreedReply {
-    /// Schedules, as JSON, the most promising first; fewer than wanted where the space has no more.
+    /// Schedules, as JSON, best predictions first. There are fewer than requested if the space has no more.
     Bred(Vec<String>),
-    /// TVM refused, or nothing can be learned here; the text says which step and why.
+    /// Error of TVM or of training, with the step and the reason.
     Failed(String),
 }
 
-/// What became of a build.
+/// Reply to a build job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum BuildReply {
-    /// Built code.
     Built(Box<Artifact>),
-    /// TVM refused; the text says which step and why.
+    /// Error of TVM, with the step and the reason.
     Failed(String),
-    /// The space has no schedule at this draw.
+    /// The space has no schedule for this seed.
     Rejected(String),
 }
 
 /// Built code with everything a runner needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Artifact {
-    /// An ELF object file; empty where the code is a device's.
+    /// ELF object file; empty for device code.
     pub object: Vec<u8>,
-    /// Extensions of the processor's instruction set that the object file uses, in the kernel's spelling.
+    /// Instruction set extensions that the object file uses, in the kernel's spelling.
     pub instruction_sets: Vec<String>,
-    /// Kernels and their launches, where the target is a device.
+    /// Kernels and their launches, for GPU targets.
     pub device: Option<DeviceCode>,
-    /// Bytes of machine code, of the first architecture where there are several.
+    /// Size of the machine code in bytes, of the first architecture if there are several.
     pub code_bytes: u64,
-    /// How each parameter must be stored and, last, how the result is.
+    /// Packing of each parameter and, last, of the result.
     pub packings: Vec<Packing>,
-    /// The schedule's moves, when asked for.
+    /// Moves of the schedule, on request.
     pub trace: Option<String>,
-    /// What became of the schedule at every station, when asked for.
+    /// Code of every stage, on request.
     pub listing: Option<Box<Listing>>,
     /// Time of lowering and scheduling, in milliseconds.
     pub schedule_ms: f64,
@@ -117,12 +113,12 @@ pub struct Artifact {
     pub lower_ms: f64,
     /// Time of code generation, in milliseconds.
     pub codegen_ms: f64,
-    /// What the scheduled program and its code say of their time, by name.
+    /// Features of the scheduled program and its code, by name.
     pub features: BTreeMap<String, f64>,
 }
 
 impl Artifact {
-    /// The code as a program's folder holds it: the object file, or the device's kernels with their launches.
+    /// Returns the code as stored in a program's folder: the object file, or the kernels with their launches.
     pub fn code(&self) -> Cow<'_, [u8]> {
         match &self.device {
             None => Cow::Borrowed(&self.object),
@@ -131,35 +127,30 @@ impl Artifact {
     }
 }
 
-/// Run one artifact.
+/// Runs one artifact.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunJob {
-    /// The task, as JSON.
     pub task: String,
-    /// Seed of the input values.
     pub seed: u64,
-    /// The artifact's object file; empty where a library computes the task.
+    /// Object file of the artifact; empty for tasks of a library.
     pub object: Vec<u8>,
-    /// The artifact's kernels, where it is for a device.
+    /// Kernels of the artifact, for GPU targets.
     pub device: Option<DeviceCode>,
-    /// How each parameter must be stored and, last, how the result is.
+    /// Packing of each parameter and, last, of the result.
     pub packings: Vec<Packing>,
-    /// One thread on each of these CPUs.
     pub cpus: Vec<usize>,
-    /// How to measure.
     pub method: Method,
-    /// Where in memory to measure.
+    /// Memory placement of the measurement.
     pub placement: Placement,
-    /// What to count.
     pub counters: CounterRequest,
     /// Whether the result is compared with the reference computation.
     pub is_checked: bool,
-    /// Whether TVM's own evaluator measures the same artifact too, by this rule.
+    /// Rule for an additional measurement with TVM's own evaluator.
     pub tvm_evaluator: Option<Evaluator>,
 }
 
 impl RunJob {
-    /// A checked run without counters of what a library computes, its inputs drawn with the seed 0.
+    /// Creates a checked run of a library's task without counters, with inputs of seed 0.
     pub fn new(task: String, cpus: Vec<usize>, method: Method) -> RunJob {
         RunJob {
             task,
@@ -176,27 +167,28 @@ impl RunJob {
         }
     }
 
-    /// The same run of built code.
+    /// Returns the same run of built code.
     pub fn of(self, artifact: &Artifact) -> RunJob {
         let (object, device, packings) = (artifact.object.clone(), artifact.device.clone(), artifact.packings.clone());
         RunJob { object, device, packings, ..self }
     }
 
-    /// How long it may take: what its rule says, what a slow reference computation of so many operations needs, and slack.
+    /// Returns the time limit: that of the measuring rule, of a slow reference computation of `flops` operations, and
+    /// slack.
     pub fn deadline(&self, flops: u64, slack: Duration) -> Duration {
         rule_limit(&self.method) + reference_time(flops) + slack
     }
 }
 
-/// What a slow reference computation of so many operations may take.
+/// Returns the time limit of a slow reference computation.
 fn reference_time(flops: u64) -> Duration {
-    /// A plain computation does far more than this on any machine that compiles models.
+    /// Any machine that can compile models computes faster than this.
     const REFERENCE_FLOPS_PER_SECOND: f64 = 5e7;
     Duration::from_secs_f64(flops as f64 / REFERENCE_FLOPS_PER_SECOND)
 }
 
-/// How long measuring may go on. The evaluator's rule has no end of its own: naive candidates of a large operator take a
-/// second a run.
+/// Returns the time limit of measuring. The evaluator's rule is unbounded: slow candidates of a large operator take
+/// seconds per run.
 fn rule_limit(method: &Method) -> Duration {
     match method {
         Method::Sample(plan) => Duration::from_nanos(plan.time_limit_ns),
@@ -210,113 +202,101 @@ fn rule_limit(method: &Method) -> Duration {
 }
 
 impl ModuleJob {
-    /// How long it may take.
+    /// Returns the time limit.
     pub fn deadline(&self, slack: Duration) -> Duration {
         rule_limit(&self.method) + slack
     }
 }
 
-/// What became of a run.
+/// Reply to a run job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum RunReply {
-    /// Times, with the comparison when one was asked for.
+    /// Times, and the comparison if it was requested.
     Measured(Box<Measured>),
-    /// What a simulator says; nothing was measured.
+    /// Time of a simulator, without a measurement.
     Simulated(Box<Simulated>),
-    /// The artifact computes something else than the task says; no time is given.
+    /// Difference from the reference that exceeds the tolerance; no time is given.
     WrongResult(Check),
-    /// The artifact could not be loaded or called; the text says why.
+    /// Error when loading or calling the artifact.
     Failed(String),
-    /// The library has no form of an operator of the task; the text says of which, and why.
+    /// The library lacks an operator of the task, with the operator and the reason.
     Unsupported(String),
-    /// What was seen of the operators of a whole model.
+    /// Profile of a whole model.
     Profiled(Box<Profiled>),
-    /// What was seen of things that ran at once.
+    /// Results of concurrent members.
     Together(TogetherReply),
 }
 
-/// Run something through a library that compiles nothing.
+/// Runs code of a library, without compilation.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum LibraryJob {
-    /// A task; the job has no code.
+    /// A task, as a job without code.
     Task(RunJob),
-    /// A whole TorchScript file.
+    /// A TorchScript file.
     Module(ModuleJob),
     /// A whole model, as calls of tasks.
     Network(NetworkJob),
 }
 
-/// Run a TorchScript file.
+/// Runs a TorchScript file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ModuleJob {
-    /// The file.
     pub path: PathBuf,
-    /// The BLAKE3 hash of its content: nothing else is run.
+    /// Required BLAKE3 hash of the file's content.
     pub hash: String,
-    /// Types of its inputs, such as `f32[1,3,224,224]`, in the order of its arguments.
+    /// Types of the inputs, such as `f32[1,3,224,224]`, in argument order.
     pub inputs: Vec<String>,
-    /// Seed of the input values.
     pub seed: u64,
-    /// One thread for each of these CPUs.
     pub cpus: Vec<usize>,
-    /// How to measure.
     pub method: Method,
-    /// What to count.
     pub counters: CounterRequest,
 }
 
-/// What runs a whole model.
+/// Runtime of a whole model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Engine {
-    /// The program that was made of it.
     Program,
-    /// ONNX Runtime, from the model's file.
+    /// ONNX Runtime, on the model's file.
     OnnxRuntime,
-    /// OpenVINO, from the model's file.
+    /// OpenVINO, on the model's file.
     OpenVino,
-    /// PyTorch's library, from a program whose codes are tasks as JSON.
+    /// PyTorch's library, on a program whose codes are tasks in JSON.
     Torch,
-    /// The program that was made of it, on a GPU.
+    /// The compiled program, on a GPU.
     Cuda,
 }
 
-/// Run a whole model.
+/// Runs a whole model.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct NetworkJob {
-    /// By what.
     pub engine: Engine,
-    /// The folder of its program, or of its file.
+    /// Folder of the program or file.
     pub program: PathBuf,
-    /// A file of its inputs, one after the other.
+    /// File of concatenated inputs.
     pub inputs: PathBuf,
-    /// The file that its outputs are written to, one after the other.
+    /// Destination file of concatenated outputs.
     pub outputs: PathBuf,
-    /// One thread on each of these CPUs.
     pub cpus: Vec<usize>,
-    /// How to measure.
     pub method: Method,
-    /// Where in memory to measure.
+    /// Memory placement of the measurement.
     pub placement: Placement,
-    /// What to count.
     pub counters: CounterRequest,
-    /// How to look at its operators, where that is wanted instead of the times of the whole.
+    /// Profiling plan, if operators are profiled instead of timing the whole.
     pub profile: Option<profile::Plan>,
-    /// What is wanted of its code beside that.
-    pub code: CodeWishes,
+    /// Requests for sampling and symbols of code.
+    pub code: CodeRequests,
 }
 
 impl NetworkJob {
-    /// The bytes of its inputs.
     pub fn read_inputs(&self) -> anyhow::Result<Vec<u8>> {
         fs::read(&self.inputs).with_context(|| format!("cannot read `{}`", self.inputs.display()))
     }
 
-    /// Puts the bytes of its outputs where they are wanted.
     pub fn write_outputs(&self, bytes: impl AsRef<[u8]>) -> anyhow::Result<()> {
         fs::write(&self.outputs, bytes).with_context(|| format!("cannot write `{}`", self.outputs.display()))
     }
 
-    /// How long it may take.
+    /// Returns the time limit.
     pub fn deadline(&self, slack: Duration) -> Duration {
         let limit = match &self.profile {
             Some(plan) => Duration::from_nanos(plan.limit_ns),
@@ -327,38 +307,37 @@ impl NetworkJob {
     }
 }
 
-/// Operators of a whole model that somebody looked at.
+/// Profile of the operators of a whole model.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Profiled {
-    /// What was seen; that spans speak of calls, and what those are, whoever asked knows.
+    /// Spans of calls; the requester knows the names of the calls.
     pub profile: Profile,
-    /// Where code was, when somebody looked.
+    /// Sampled code locations.
     pub samples: Option<Samples>,
-    /// The file with names of functions for `perf`, where that was wanted.
+    /// Symbol file for `perf`, on request.
     pub perf_map: Option<PathBuf>,
-    /// Largest resident memory of the runner so far.
+    /// Peak resident memory of the runner.
     pub peak_memory_bytes: u64,
 }
 
-/// A measured artifact.
+/// Measurement of an artifact.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measured {
-    /// Times and counters.
     pub measurement: Measurement,
-    /// The comparison with the reference.
+    /// Comparison with the reference.
     pub check: Option<Check>,
-    /// Largest resident memory of the runner so far.
+    /// Peak resident memory of the runner.
     pub peak_memory_bytes: u64,
-    /// What TVM's own evaluator measured, when asked for: seconds per run, one number per repeat.
+    /// Seconds per run of TVM's own evaluator, one number per repeat, on request.
     pub tvm_seconds: Vec<f64>,
-    /// Whether something failed after measuring, so that the next job needs a runner of its own.
+    /// Whether an error after the measurement makes the runner unusable for the next job.
     pub is_runner_spent: bool,
-    /// When each group of each stage begins and ends after the beginning of a run, in the middle run, where calls run in stages.
+    /// Start and end of each group of each stage, relative to the start of the median run, for staged programs.
     pub stages_ns: Vec<Vec<(f64, f64)>>,
 }
 
 impl Measured {
-    /// What was measured by our own rule, in a runner that can go on.
+    /// Creates the result of a measurement whose runner remains usable.
     pub fn new(measurement: Measurement, check: Option<Check>, peak_memory_bytes: u64) -> Measured {
         Measured {
             measurement,
@@ -371,23 +350,20 @@ impl Measured {
     }
 }
 
-/// A simulated run. It is no measurement, and nothing makes one of it.
+/// Simulated run, which is not a measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Simulated {
-    /// The time on the device, without the host's part.
+    /// Time on the device, without the host's part.
     pub time_ns: f64,
-    /// What the simulator counted, by name.
     pub counts: BTreeMap<String, f64>,
-    /// The comparison with the reference.
+    /// Comparison with the reference.
     pub check: Check,
 }
 
-/// How far a result is from the reference computation.
+/// Difference between a result and the reference computation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// Largest absolute difference.
     pub max_abs_error: f64,
-    /// Largest relative difference.
     pub max_rel_error: f64,
     /// Whether every element is within the tolerance.
     pub is_right: bool,

@@ -1,99 +1,90 @@
-//! What became of a schedule on its way to machine code, to be read by people, and where a run of it spends its time.
+//! The code of a schedule at each stage of compilation, for display, with samples of a run.
 
 use serde::{Deserialize, Serialize};
 
-/// One build, told at every station.
+/// Code of one build at each stage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Listing {
-    /// TIR when all moves of the schedule are made.
+    /// TIR after all moves of the schedule.
     pub scheduled: String,
-    /// TIR when it is lowered, as code is made of it.
+    /// TIR after lowering, the input of code generation.
     pub lowered: String,
-    /// LLVM's IR.
     pub llvm: String,
-    /// Machine code, function by function; none where it is not for this kind of processor.
+    /// Machine code of each function; none for processors of another kind.
     pub functions: Vec<ListedFunction>,
 }
 
-/// A function of an object file.
+/// Function of an object file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ListedFunction {
-    /// Its symbol.
     pub name: String,
-    /// Its instructions.
     pub lines: Vec<Line>,
-    /// Its loops; one comes before those inside it.
     pub loops: Vec<ListedLoop>,
 }
 
-/// An instruction.
+/// Instruction.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Line {
-    /// Where it begins, from the function's first byte.
+    /// Offset from the start of the function in bytes.
     pub offset: u64,
-    /// As an assembler reads it.
     pub text: String,
 }
 
-/// A loop.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ListedLoop {
-    /// Its first line.
+    /// Index of the first line.
     pub first: usize,
-    /// Its last line.
+    /// Index of the last line.
     pub last: usize,
-    /// The loop around it.
+    /// Index of the enclosing loop.
     pub around: Option<usize>,
-    /// How often it turns each time it is entered, where constants say so.
+    /// Iterations per entry, if they are constant.
     pub turns: Option<f64>,
-    /// Which part of all cycles its own instructions take, loops inside of it left out: an estimate from the code alone.
+    /// Estimated share of the cycles of the loop's own instructions, without inner loops.
     pub estimated_share: f64,
 }
 
-/// What is wanted of loaded code beside its times.
+/// Requests for loaded code, in addition to times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CodeWishes {
-    /// To be looked at while it runs, so many times a second, for so many nanoseconds after everything else.
+pub struct CodeRequests {
+    /// Sampling during additional runs.
     pub sampling: Option<Sampling>,
-    /// Names that `perf` and debuggers find.
+    /// Whether a symbol file for `perf` and debuggers is written.
     pub has_perf_map: bool,
 }
 
-/// How often and how long one looks where code is.
+/// Frequency and duration of sampling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sampling {
-    /// Looks per second.
+    /// Samples per second.
     pub hertz: u64,
-    /// How long.
+    /// Duration in nanoseconds.
     pub budget_ns: u64,
 }
 
-/// Where code was when somebody looked.
+/// Sampled code locations.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Samples {
-    /// What they are taken by: `cycles` or `cpu-clock`.
+    /// Sampling event: `cycles` or `cpu-clock`.
     pub event: String,
-    /// Looks per second.
+    /// Samples per second.
     pub hertz: u64,
-    /// All samples.
     pub taken: u64,
-    /// Those that had no room.
+    /// Number of samples lost for lack of buffer space.
     pub lost: u64,
-    /// Those outside of built code: in the runtime, in libraries.
+    /// Number of samples outside of built code, in the runtime or in libraries.
     pub elsewhere: u64,
-    /// The others, by where they are.
+    /// Samples in built code, by location.
     pub hits: Vec<Hit>,
 }
 
-/// An instruction of built code with the samples that found it.
+/// Instruction of built code with its samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hit {
-    /// Which code of the program.
+    /// Index of the code in the program.
     pub code: usize,
-    /// Which function of it.
     pub function: String,
-    /// Where, from the function's first byte.
+    /// Offset from the start of the function in bytes.
     pub offset: u64,
-    /// How many samples.
     pub count: u64,
 }

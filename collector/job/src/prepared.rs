@@ -1,33 +1,32 @@
-//! Tasks with their data, kept for the next job of the same task.
+//! Cached data of tasks, for the next job of the same task.
 //!
-//! Inputs are drawn from the job's seed and the expected result comes from the reference computation, both once per
-//! task, whoever computes it.
+//! Inputs are generated from the job's seed and the expected result by the reference computation, both once per task
+//! for all kinds of jobs.
 
 use super::Check;
 use anyhow::{Context, Result};
 use models::{Task, TensorType};
 use reference::{Rounding, Tensor};
 
-/// Tasks whose data is kept: code that serves several sizes is run at one after the other, and a batch of builds on some
-/// CPUs first and on all of them later.
+/// Number of cached tasks. Code with dynamic sizes is run at one size after another, and a batch of builds first on
+/// some CPUs and later on all.
 const KEPT_TASKS: usize = 64;
-/// What their data may take; that of the latest is kept in any case.
+/// Size limit of the cache; the latest task always stays.
 const KEPT_BYTES: usize = 512 << 20;
 
-/// A task with its data.
-pub struct Prepared {
+/// Task with its data.
+pub struct PreparedTask {
     text: String,
     seed: u64,
-    /// The task.
     pub task: Task,
     /// One tensor per parameter.
     pub inputs: Vec<Tensor>,
-    /// What must come out, once someone asked for it.
+    /// Expected result, computed on the first request.
     pub expected: Option<Tensor>,
 }
 
-impl Prepared {
-    /// Type of the result.
+impl PreparedTask {
+    /// Returns the type of the result.
     pub fn output(&self) -> &TensorType {
         &self.task.steps.last().expect("a checked task has a step").output
     }
@@ -45,11 +44,10 @@ impl Prepared {
     }
 }
 
-/// The tasks of the latest jobs.
+/// Cache of the latest tasks.
 #[derive(Default)]
 pub struct PreparedTasks {
-    /// The latest first.
-    tasks: Vec<Prepared>,
+    tasks: Vec<PreparedTask>,
 }
 
 impl PreparedTasks {
@@ -58,8 +56,8 @@ impl PreparedTasks {
         self.tasks.first().is_some_and(|known| known.text == text && known.seed == seed)
     }
 
-    /// The task of a text with its inputs and, if asked for, what must come out.
-    pub fn get(&mut self, text: &str, seed: u64, with_expected: bool) -> Result<&Prepared> {
+    /// Returns the task of a text with its inputs and, on request, its expected result.
+    pub fn get(&mut self, text: &str, seed: u64, with_expected: bool) -> Result<&PreparedTask> {
         let found = self.tasks.iter().position(|known| known.text == text && known.seed == seed);
         let mut prepared = match found {
             Some(place) => self.tasks.remove(place),
@@ -67,7 +65,7 @@ impl PreparedTasks {
                 let task: Task = serde_json::from_str(text).context("cannot read the task")?;
                 task.check()?;
                 let inputs = reference::random_inputs(&task, seed)?;
-                Prepared { text: text.to_owned(), seed, task, inputs, expected: None }
+                PreparedTask { text: text.to_owned(), seed, task, inputs, expected: None }
             }
         };
         if with_expected && prepared.expected.is_none() {
@@ -79,10 +77,10 @@ impl PreparedTasks {
         Ok(&self.tasks[0])
     }
 
-    /// Drops what was not asked for in a long time.
+    /// Drops the least recently used tasks.
     fn forget(&mut self, most_bytes: usize) {
         let mut bytes = 0;
-        let fits = |task: &&Prepared| {
+        let fits = |task: &&PreparedTask| {
             bytes += task.bytes();
             bytes <= most_bytes
         };
@@ -113,7 +111,7 @@ mod tests {
         assert_eq!(known.tasks.len(), KEPT_TASKS);
         assert!(known.tasks.iter().all(|kept| kept.text != tasks[0]), "the oldest went");
 
-        // 7 numbers and no result, then 71 and 70 numbers with as many results.
+        // 7 numbers without a result, then 71 and 70 numbers with equally large results.
         known.forget(4 * (7 + 2 * 71));
         assert_eq!(known.tasks.len(), 2);
         known.forget(0);

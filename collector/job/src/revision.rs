@@ -1,9 +1,9 @@
-//! Which programs our own code makes of a task: part of the key of an experiment.
+//! Revisions of generated code, which are part of the key of an experiment.
 //!
-//! Another lowering, template or order of passes makes another program of the same task and the same knobs, and its
-//! time is not known. What decides is the program, not the text of our sources: a table holds a hash over the code that
-//! a fixed set of tasks becomes, for each operator and kind of target. A test makes that code anew and compares, so the
-//! table cannot be forgotten; a comment, a rename or another operator changes nothing for a task.
+//! A change of lowering, templates or passes can change the program of a task with the same knobs, so its old time is
+//! invalid. The revision hashes generated programs, not source text: a table contains a hash over the code of a fixed
+//! set of tasks for each operator and kind of target. A test generates that code again and compares the hashes, so the
+//! table cannot be forgotten. Comments, renames and other operators do not change a task's revision.
 
 use crate::space::Schedule;
 use models::{Op, Task};
@@ -12,43 +12,43 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use targets::Kind;
 
-/// The table of this program; `tests/revisions.rs` writes it.
+/// Table of this program, which `tests/revisions.rs` writes.
 const OWN: &str = include_str!("revisions.txt");
 
-/// The operator whose line stands for TVM's own space: what it may draw, and how.
+/// Operator name of the line for TVM's own space and its sampling.
 const DRAWN: &str = "metaschedule";
 
-/// A hash of code for each kind of target and operator, by `target operator`.
+/// Hashes of code, by `target operator`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Revisions(pub BTreeMap<String, String>);
 
 impl Revisions {
-    /// Those of this program.
+    /// Returns the revisions of this program.
     pub fn own() -> &'static Revisions {
         static REVISIONS: OnceLock<Revisions> = OnceLock::new();
         REVISIONS.get_or_init(|| Revisions::parse(OWN))
     }
 
-    /// A line for each, the hash last.
+    /// Parses a table with one line per entry, the hash last.
     fn parse(text: &str) -> Revisions {
         let lines = text.lines().filter_map(|line| line.rsplit_once(' '));
         Revisions(lines.map(|(name, hash)| (name.to_owned(), hash.to_owned())).collect())
     }
 
-    /// The table as text.
+    /// Formats the table.
     pub fn text(&self) -> String {
         self.0.iter().map(|(name, hash)| format!("{name} {hash}\n")).collect()
     }
 
-    /// The revision of what a task becomes by a schedule: 16 hexadecimal digits.
+    /// Returns the revision of a task with a schedule: 16 hexadecimal digits.
     pub fn of(&self, task: &Task, target: Kind, schedule: &Schedule) -> Arc<str> {
         let operators: Vec<String> = task.steps.iter().map(|step| operator(&step.op)).collect();
         self.of_operators(target.code_name(), &operators, matches!(schedule, Schedule::MetaSchedule { .. }))
     }
 
-    /// The same from what decides it: the word of the target, the names of the task's operators, and whether the schedule is drawn
-    /// from TVM's own space.
+    /// Returns the revision from the target's name, the names of the task's operators, and whether the schedule is from
+    /// TVM's own space.
     pub fn of_operators(&self, target: &str, operators: &[String], is_drawn: bool) -> Arc<str> {
         let mut hasher = blake3::Hasher::new();
         for operator in operators.iter().map(String::as_str).chain(is_drawn.then_some(DRAWN)) {
@@ -60,7 +60,7 @@ impl Revisions {
     }
 }
 
-/// The name of an operator without its attributes.
+/// Returns the name of an operator without its attributes.
 pub fn operator(op: &Op) -> String {
     let value = serde_json::to_value(op).expect("an operator holds only JSON values");
     value["kind"].as_str().expect("operators are told apart by their kind").to_owned()

@@ -1,17 +1,17 @@
-//! A thread that serves jobs of one model until it is let go.
+//! A thread that serves jobs of one model.
 //!
-//! What measures belongs to the thread that loaded it: pools of threads, counters, the CPUs it is confined to. So a runner
-//! that keeps a model for the next round keeps its thread.
+//! Thread pools, counters and CPU affinity belong to the thread that loaded a model. So a runner that keeps a model for
+//! the next round keeps its thread.
 
 use crate::NetworkJob;
-use crate::kept::{Kept, stamps};
+use crate::kept::{JobCache, stamps};
 use anyhow::{Context, Result};
 use measure::counters::Backend;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// A thread with what it loaded.
+/// Thread with a loaded model.
 pub struct Serving<Answer> {
     jobs: Option<Sender<NetworkJob>>,
     answers: Receiver<Answer>,
@@ -19,7 +19,7 @@ pub struct Serving<Answer> {
 }
 
 impl<Answer: Send + 'static> Serving<Answer> {
-    /// Begins a thread. What it does takes jobs and gives an answer to each, until there are no more.
+    /// Starts a thread that replies to jobs until the channel is closed.
     pub fn begin(serve: impl FnOnce(&Receiver<NetworkJob>, &Sender<Answer>) + Send + 'static) -> Serving<Answer> {
         let (jobs, taken) = channel();
         let (given, answers) = channel();
@@ -27,17 +27,17 @@ impl<Answer: Send + 'static> Serving<Answer> {
         Serving { jobs: Some(jobs), answers, thread: Some(thread) }
     }
 
-    /// The answer to a job; nothing where the thread panicked.
+    /// Returns the reply to a job; None if the thread panicked.
     pub fn ask(&self, job: &NetworkJob) -> Option<Answer> {
-        // A thread that ended has said why, or panicked.
+        // A thread that ended has sent an error or panicked.
         let _ = self.jobs.as_ref().map(|jobs| jobs.send(job.clone()).is_ok());
         self.answers.recv().ok()
     }
 }
 
-impl<Answer: Send + 'static> Kept<Serving<Result<Answer>>> {
-    /// The answer to a job by the thread that was kept for these files, or by a new one. It is kept after an answer that
-    /// it outlives.
+impl<Answer: Send + 'static> JobCache<Serving<Result<Answer>>> {
+    /// Returns the reply of the cached thread for these files, or of a new one. The thread is cached again unless it
+    /// ended.
     pub fn ask(
         &mut self,
         job: &NetworkJob,
@@ -46,12 +46,12 @@ impl<Answer: Send + 'static> Kept<Serving<Result<Answer>>> {
         outlives: impl FnOnce(&Answer) -> bool,
     ) -> Result<Answer> {
         let stamps = stamps(files, &job.cpus, job.placement);
-        // Counters have to be there before the threads that they count.
+        // Counters must be opened before the threads that they count.
         let is_counted = job.counters.backend != Backend::None;
         let serving = self.take(&stamps).filter(|_| !is_counted);
         let serving = serving.unwrap_or_else(|| {
             Serving::begin(move |jobs, answers| {
-                // Whoever asked hears of the first failure; after it nothing is asked any more.
+                // The first error is sent to the requester; the thread then ends.
                 if let Err(error) = serve(jobs, answers) {
                     let _ = answers.send(Err(error));
                 }
@@ -68,7 +68,7 @@ impl<Answer: Send + 'static> Kept<Serving<Result<Answer>>> {
 impl<Answer> Drop for Serving<Answer> {
     fn drop(&mut self) {
         self.jobs = None;
-        // Its memory is free before the next model is loaded. What it has to say was said.
+        // Frees the memory of this model before the next one is loaded.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }

@@ -1,11 +1,11 @@
-//! Which dimensions of an operator may be symbols.
+//! Dimensions of operators that may be symbolic.
 //!
-//! Known without TVM, because it decides which tasks there are: a task that needs a number where it has a symbol is
-//! compiled for each size by itself.
+//! This is known without TVM, because it determines the tasks: a task that needs a static size is compiled for each
+//! size.
 
 use models::{Step, Task, TensorType};
 
-/// Why a task cannot be compiled with its symbols; nothing when it can.
+/// Returns why a task cannot be compiled with its symbols, or None.
 pub fn refusal(task: &Task) -> Option<String> {
     let types = |step: &Step| -> Vec<&TensorType> {
         step.inputs.iter().filter_map(|operand| task.operand_type(*operand).ok()).collect()

@@ -1,4 +1,4 @@
-//! Several members at once: what they are, and what is answered of each.
+//! Concurrent members and their results.
 
 use crate::{Artifact, Check, Packing};
 use measure::counters::CounterRequest;
@@ -7,77 +7,64 @@ use measure::{Course, Shared, Together};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// Run several things at once, each in a loop.
+/// Runs several members concurrently, each in a loop.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CoRunJob {
-    /// What runs.
     pub members: Vec<Member>,
-    /// Seed of the input values.
     pub seed: u64,
-    /// How long to look.
     pub rule: Together,
-    /// What to count of each member.
+    /// Counters to read for each member.
     pub counters: CounterRequest,
-    /// The largest cache, which some partners must not fit in.
+    /// Size of the largest cache, which some partners must exceed.
     pub cache_bytes: u64,
 }
 
-/// One of them.
+/// Member of a co-run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Member {
-    /// What it is.
     pub what: What,
-    /// One thread on each of these CPUs.
     pub cpus: Vec<usize>,
 }
 
-/// What runs beside others.
+/// Code that runs concurrently.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum What {
-    /// Built code.
     Code {
-        /// Its task, as JSON.
         task: String,
-        /// The artifact's object file.
+        /// Object file of the artifact.
         object: Vec<u8>,
-        /// How each parameter must be stored and, last, how the result is.
+        /// Packing of each parameter and, last, of the result.
         packings: Vec<Packing>,
     },
-    /// A partner that is no operator.
     Synthetic(Synthetic),
 }
 
-/// Ways to run some built code, one after the other in rounds: the lanes of a way begin together.
+/// Alternatives of running built code, in interleaved rounds. The lanes of an alternative start together.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RaceJob {
-    /// Lanes of each way.
-    pub ways: Vec<Vec<Lane>>,
-    /// Seed of the input values.
+    pub ways: Vec<Vec<RaceLane>>,
     pub seed: u64,
-    /// How long to look.
     pub rule: Together,
 }
 
-/// Codes one after the other on the same CPUs.
+/// Sequence of codes on the same CPUs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Lane {
-    /// Built code with its tasks; nothing else runs in lanes.
+pub struct RaceLane {
+    /// Built code with its tasks; lanes contain no synthetic partners.
     pub codes: Vec<What>,
-    /// One thread on each of these CPUs.
     pub cpus: Vec<usize>,
 }
 
-/// What runs at once.
+/// Concurrent job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum TogetherJob {
-    /// Each in a loop.
+    /// Members that run in loops.
     CoRun(CoRunJob),
-    /// Each once, in ways that take turns.
+    /// Alternatives that run once per round.
     Race(RaceJob),
 }
 
 impl TogetherJob {
-    /// All CPUs it runs on.
     pub fn cpus(&self) -> Vec<usize> {
         let mut cpus: Vec<usize> = match self {
             TogetherJob::CoRun(job) => job.members.iter().flat_map(|member| &member.cpus).copied().collect(),
@@ -88,8 +75,7 @@ impl TogetherJob {
         cpus
     }
 
-    /// How long it may take: what its rule says, the first runs, and what slow reference computations of so many operations
-    /// need.
+    /// Returns the time limit: that of the rule, the first runs, and slow reference computations of `flops` operations.
     pub fn deadline(&self, flops: u64, slack: Duration) -> Duration {
         let rule = match self {
             TogetherJob::CoRun(job) => &job.rule,
@@ -100,28 +86,28 @@ impl TogetherJob {
     }
 }
 
-/// What was seen of things that ran at once.
+/// Results of concurrent code.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum TogetherReply {
-    /// Of each member, in their order.
+    /// Results of the members, in their order.
     Members(Vec<MemberReply>),
-    /// Of each way.
+    /// Times of each alternative.
     Ways(Vec<Course>),
 }
 
-/// What became of one member.
+/// Result of one member.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum MemberReply {
-    /// Its times, with the comparison of its result where it has one.
+    /// Times, and the comparison of its result, if there is one.
     Shared(Box<Shared>, Option<Check>),
-    /// It computes something else than its task says; no time is given.
+    /// Difference from the reference that exceeds the tolerance; no time is given.
     WrongResult(Check),
-    /// It could not be loaded or run.
+    /// Error when loading or running the code.
     Failed(String),
 }
 
 impl What {
-    /// Built code of a task.
+    /// Returns the built code of a task.
     pub fn code(task: &str, artifact: &Artifact) -> What {
         What::Code { task: task.to_owned(), object: artifact.object.clone(), packings: artifact.packings.clone() }
     }

@@ -1,5 +1,4 @@
-//! Device code with everything a launch needs: kernels, what they are called with, and what is known of them before
-//! they ever run.
+//! Device code: kernels, their launches, and properties that are known before a run.
 
 use super::count::Count;
 use super::occupancy::Occupancy;
@@ -7,107 +6,96 @@ use reference::Rounding;
 use serde::{Deserialize, Serialize};
 use targets::{Architecture, BLOCK_REGISTERS, BLOCK_THREADS, STATIC_SHARED_BYTES};
 
-/// The kernels of one task with the order of their launches.
+/// Kernels of one task in launch order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeviceCode {
-    /// The generated CUDA C, or OpenCL C where there is no machine code.
+    /// Generated CUDA C, or OpenCL C for targets without machine code.
     pub source: String,
-    /// What is launched, in order.
     pub launches: Vec<Launch>,
-    /// Bytes of each buffer that only kernels see.
+    /// Sizes in bytes of intermediate buffers.
     pub workspaces: Vec<Count>,
-    /// Machine code, one for each architecture.
+    /// Machine code, one per architecture.
     pub cubins: Vec<Cubin>,
-    /// What becomes of operands before they are multiplied; says how exact a result has to be.
+    /// Rounding of operands before multiplication, which determines the tolerance of the result.
     #[serde(default)]
     pub rounding: Rounding,
 }
 
-/// What the host does: the launches in order, and the buffers it provides for them.
+/// Host part of device code: launches, and the sizes of the buffers that the host allocates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launches {
-    /// The launches in order.
     pub launches: Vec<Launch>,
-    /// Bytes of each buffer that only kernels see.
+    /// Sizes in bytes of intermediate buffers.
     pub workspaces: Vec<Count>,
 }
 
-/// One kernel launch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Launch {
-    /// Name of the kernel.
     pub kernel: String,
-    /// Its arguments.
     pub arguments: Vec<Argument>,
     /// Blocks in x, y and z.
     pub grid: [Count; 3],
     /// Threads of a block in x, y and z.
     pub block: [u32; 3],
-    /// Shared memory asked for at the launch, in bytes.
+    /// Dynamic shared memory in bytes.
     pub dynamic_shared_bytes: u32,
 }
 
-/// What a kernel works on.
+/// Argument of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Argument {
-    /// A parameter of the task by its place; the output comes after the last one.
+    /// Parameter of the task by index; the output follows the last one.
     Tensor(usize),
-    /// A buffer that only kernels see.
+    /// Intermediate buffer by index.
     Workspace(usize),
-    /// A whole number, of 32 or 64 bits.
+    /// Integer of 32 or 64 bits.
     Number(Count),
 }
 
 /// Machine code for one architecture.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cubin {
-    /// What it was made for.
     pub architecture: Architecture,
-    /// The release of CUDA whose compiler made it, such as `13.5`: a driver of an earlier major release refuses it.
+    /// Version of the CUDA compiler, such as `13.5`. Drivers of an earlier major version reject the code.
     pub compiler: String,
-    /// An ELF file.
+    /// ELF file.
     pub bytes: Vec<u8>,
-    /// What the compiler tells of each kernel, in the order of the launches.
+    /// Compiler statistics of each kernel, in launch order.
     pub kernels: Vec<Kernel>,
 }
 
-/// What is known of a kernel before it runs.
+/// Static properties of a kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Kernel {
-    /// Its name.
     pub name: String,
-    /// Registers of each thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Shared memory of a block, static and dynamic, in bytes.
+    /// Shared memory per block, static and dynamic, in bytes.
     pub shared_bytes: u32,
-    /// Stack of each thread, in bytes.
+    /// Stack per thread, in bytes.
     pub stack_bytes: u32,
-    /// Bytes written to memory because registers did not suffice.
+    /// Bytes of registers spilled to memory.
     pub spill_store_bytes: u32,
-    /// Bytes read back for that reason.
+    /// Bytes of registers reloaded from memory.
     pub spill_load_bytes: u32,
-    /// Barriers in use.
     pub barriers: u32,
-    /// Bytes of machine code.
     pub code_bytes: u64,
-    /// Threads of a block.
     pub block_threads: u32,
-    /// Blocks of the grid, where their number is the same at every call.
+    /// Blocks of the grid; None if their number depends on the call.
     #[serde(default)]
     pub grid_blocks: Option<u64>,
-    /// How full a multiprocessor can get.
     pub occupancy: Occupancy,
 }
 
-/// Whether a compiler's release of CUDA is of a later major release than the driver's: such a driver refuses its code.
+/// Whether the CUDA compiler has a later major version than the driver, which then rejects its code.
 pub fn is_too_new(compiler: &str, driver: &str) -> bool {
     let major = |release: &str| release.split('.').next().and_then(|major| major.parse::<u32>().ok());
     major(compiler).zip(major(driver)).is_some_and(|(compiler, driver)| compiler > driver)
 }
 
-/// A launch that no device of an architecture takes.
+/// Launch that exceeds a limit of the architecture.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("kernel `{kernel}` needs {needed} {what}, {architecture} has {limit}")]
 pub struct LimitExceeded {
@@ -119,29 +107,29 @@ pub struct LimitExceeded {
 }
 
 impl Launch {
-    /// Threads of a block.
+    /// Returns the number of threads per block.
     pub fn block_threads(&self) -> u64 {
         self.block.iter().fold(1, |product: u64, &extent| product.saturating_mul(u64::from(extent)))
     }
 
-    /// Blocks in x, y and z, where their numbers are known; what is no number of blocks is none.
+    /// Returns the blocks in x, y and z; None if they depend on the call or are out of range.
     pub fn known_grid(&self) -> Option<[u64; 3]> {
         let [x, y, z] = [0, 1, 2].map(|axis: usize| u64::try_from(self.grid[axis].known()?).ok().filter(|&n| n > 0));
         Some([x?, y?, z?])
     }
 
-    /// Blocks of the grid, where their number is known.
+    /// Returns the number of blocks; None if it depends on the call.
     pub fn grid_blocks(&self) -> Option<u64> {
         self.known_grid().map(|grid| grid.iter().fold(1, |product: u64, &extent| product.saturating_mul(extent)))
     }
 
-    /// Checks everything that is known before the kernel is compiled.
+    /// Checks the limits that are known before compilation.
     pub fn check(&self, architecture: Architecture) -> Result<(), LimitExceeded> {
         const GRID_X: u32 = i32::MAX as u32;
         const GRID_YZ: u32 = u16::MAX as u32;
         const BLOCK_Z: u32 = 64;
         let shared = architecture.multiprocessor().block_shared_bytes;
-        // What no number is known of is checked when it is.
+        // Sizes that depend on the call are checked at the call.
         let grid =
             [0, 1, 2].map(|axis: usize| self.grid[axis].known().map_or(1, |n| u64::try_from(n).unwrap_or(u64::MAX)));
         let bounds = [
@@ -155,7 +143,7 @@ impl Launch {
         bounds.into_iter().try_for_each(|(what, needed, limit)| self.within(what, needed, limit, architecture))
     }
 
-    /// Checks what the compiler tells of the kernel.
+    /// Checks the limits of compiler statistics.
     pub fn check_kernel(&self, kernel: &Kernel, architecture: Architecture) -> Result<(), LimitExceeded> {
         let registers = u64::from(kernel.registers).saturating_mul(self.block_threads());
         let fixed = kernel.shared_bytes.saturating_sub(self.dynamic_shared_bytes);
@@ -180,7 +168,7 @@ impl Launch {
 }
 
 impl Cubin {
-    /// Static features of all kernels together, by name: sums of what adds up, else the worst of any kernel.
+    /// Returns static features of all kernels: sums of additive features, else the worst value of any kernel.
     pub fn features(&self) -> Vec<(&'static str, f64)> {
         let all = |of: fn(&Kernel) -> f64| self.kernels.iter().map(of);
         let most = |of: fn(&Kernel) -> f64| all(of).fold(0.0, f64::max);
@@ -203,17 +191,17 @@ impl Cubin {
 }
 
 impl DeviceCode {
-    /// As a file holds it.
+    /// Serializes the code.
     pub fn to_bytes(&self) -> Vec<u8> {
         postcard::to_allocvec(self).expect("it is plain data")
     }
 
-    /// What a file holds. It is checked before anything of it is launched.
+    /// Deserializes and checks code.
     pub fn from_bytes(bytes: &[u8]) -> Result<DeviceCode, String> {
         postcard::from_bytes(bytes).map_err(|error| format!("this is no code for a device: {error}"))
     }
 
-    /// The launches for tensors of these extents, the output's last: all numbers known and within the limits.
+    /// Returns the launches for tensors of these extents, the output last. All sizes are known and checked.
     pub fn at(&self, extents: &[Vec<i64>]) -> Result<Launches, String> {
         let known = |count: &Count| count.at(extents).map(Count::Known).map_err(|error| error.to_string());
         let launch = |launch: &Launch| -> Result<Launch, String> {
@@ -236,10 +224,10 @@ impl DeviceCode {
         })
     }
 
-    /// Whether every launch names buffers and kernels that exist and fits its architectures.
+    /// Checks that every launch refers to existing buffers and kernels and satisfies its architectures' limits.
     ///
-    /// `tensors` counts the task's parameters and its output. Code that comes from a file is checked by this before
-    /// anything is launched.
+    /// `tensors` is the number of the task's parameters and its output. Untrusted code passes this check before any
+    /// launch.
     pub fn check(&self, tensors: usize) -> Result<(), String> {
         for launch in &self.launches {
             for argument in &launch.arguments {

@@ -1,30 +1,25 @@
-//! Whole numbers that are known when code is built, or follow from the extents of the tensors it is called with.
+//! Integers that are constants of generated code, or expressions of the extents of its tensors.
 
 use serde::{Deserialize, Serialize};
 
-/// A number of a launch.
+/// Integer of a launch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Count {
-    /// The same at every call.
     Known(i64),
-    /// An extent of a tensor: a parameter of the task by its place, or the output after the last one.
+    /// Extent of a tensor: of a parameter by index, or of the output after the last one.
     Extent {
-        /// The tensor.
         tensor: usize,
-        /// The dimension.
         dimension: usize,
     },
-    /// Made of two others.
+    /// Expression of two integers.
     Made {
-        /// How.
         operator: Operator,
-        /// Of what.
         of: Box<[Count; 2]>,
     },
 }
 
-/// What makes a number of two.
+/// Binary operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs)]
@@ -32,15 +27,15 @@ pub enum Operator {
     Add,
     Subtract,
     Multiply,
-    /// Rounded down.
+    /// Division, rounded down.
     Divide,
-    /// What dividing leaves, with the divisor's sign.
+    /// Remainder with the sign of the divisor.
     Remainder,
     Least,
     Most,
 }
 
-/// Extents for which a number cannot be told.
+/// Extents for which an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum CountError {
@@ -71,7 +66,7 @@ impl Operator {
 }
 
 impl Count {
-    /// One number made of two; of known ones a known one.
+    /// Combines two integers; constants are folded.
     pub fn made(operator: Operator, left: Count, right: Count) -> Result<Count, CountError> {
         match (&left, &right) {
             (Count::Known(left), Count::Known(right)) => {
@@ -81,7 +76,7 @@ impl Count {
         }
     }
 
-    /// The number, where it is the same at every call.
+    /// Returns the value of a constant.
     pub fn known(&self) -> Option<i64> {
         match self {
             Count::Known(number) => Some(*number),
@@ -89,7 +84,7 @@ impl Count {
         }
     }
 
-    /// The number for tensors of these extents.
+    /// Evaluates the integer for tensors of these extents.
     pub fn at(&self, extents: &[Vec<i64>]) -> Result<i64, CountError> {
         match self {
             Count::Known(number) => Ok(*number),
@@ -110,7 +105,7 @@ mod tests {
     use super::*;
     use expect_test::expect;
 
-    /// The blocks of 32 that hold all rows.
+    /// Returns the number of blocks of 32 that contain all rows.
     fn blocks() -> Count {
         let rows = Count::Extent { tensor: 0, dimension: 1 };
         let rounded = Count::made(Operator::Add, rows, Count::Known(31)).expect("a number");

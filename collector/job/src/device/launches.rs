@@ -1,31 +1,31 @@
-//! Reads the list of launches from the host's half of a split function.
+//! Parser of the launches in the host part of a split function.
 //!
-//! TVM writes the function as a graph of nodes, each with a type and fields that are numbers of other nodes. The half
-//! holds nothing but buffers and launches, whose numbers are constants or made of the extents of tensors; anything else
-//! is work that no schedule put on the device, and an error.
+//! TVM serializes the function as a graph of nodes with types and fields that refer to other nodes. The host part may
+//! only contain buffers and launches with constant sizes or expressions of extents. Anything else is work that the
+//! schedule left on the host, and an error.
 
 use super::code::{Argument, Launch, Launches};
 use super::count::{Count, Operator};
 use serde_json::Value as Json;
 
-/// Why a host's half is no list of launches.
+/// Host code that is not a list of launches.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the schedule leaves something to the host: {0}")]
 pub struct HostWork(String);
 
 type Result<T> = std::result::Result<T, HostWork>;
 
-/// Reads the launches of a module's only function.
+/// Parses the launches of a module's only function.
 pub fn launches(graph: &str) -> Result<Launches> {
     let graph: Json = serde_json::from_str(graph).map_err(|error| HostWork(error.to_string()))?;
     let nodes = graph.get("nodes").and_then(Json::as_array).ok_or_else(|| HostWork("no nodes".to_owned()))?;
-    let graph = Graph(nodes);
+    let graph = NodeGraph(nodes);
     let mut functions = (0..nodes.len()).filter(|&node| graph.kind(node) == "tirx.PrimFunc");
     let function = functions.next().ok_or_else(|| HostWork("there is no host function".to_owned()))?;
     if functions.next().is_some() {
         return Err(HostWork("there is more than one host function".to_owned()));
     }
-    let mut reader = Reader { graph, buffers: Vec::new(), symbols: Vec::new(), found: Launches::default() };
+    let mut reader = LaunchReader { graph, buffers: Vec::new(), symbols: Vec::new(), found: Launches::default() };
     for (tensor, parameter) in reader.graph.items(reader.graph.field(function, "params")?)?.into_iter().enumerate() {
         reader.buffers.push((parameter, Argument::Tensor(tensor)));
         let extents = reader.graph.shape(parameter).unwrap_or_default().into_iter().enumerate();
@@ -37,11 +37,10 @@ pub fn launches(graph: &str) -> Result<Launches> {
     Ok(reader.found)
 }
 
-/// Nodes by number.
 #[derive(Clone, Copy)]
-struct Graph<'a>(&'a [Json]);
+struct NodeGraph<'a>(&'a [Json]);
 
-impl<'a> Graph<'a> {
+impl<'a> NodeGraph<'a> {
     fn kind(self, node: usize) -> &'a str {
         self.0.get(node).and_then(|node| node.get("type")).and_then(Json::as_str).unwrap_or("nothing")
     }
@@ -66,12 +65,12 @@ impl<'a> Graph<'a> {
         self.data(holder).and_then(Json::as_str).ok_or_else(|| self.unexpected(holder, "a text"))
     }
 
-    /// Extents of a variable that is a tensor.
+    /// Returns the extents of a tensor variable.
     fn shape(self, variable: usize) -> Result<Vec<usize>> {
         self.items(self.field(self.field(variable, "ty")?, "shape")?)
     }
 
-    /// A constant: a plain number, or an expression that holds one.
+    /// Returns a constant: a number, or a node that contains one.
     fn constant(self, node: usize) -> Result<i64> {
         let value = match self.kind(node) {
             "ir.IntImm" => self.data(node).and_then(|data| data.get("value")).and_then(number),
@@ -90,16 +89,16 @@ fn number(json: &Json) -> Option<usize> {
     usize::try_from(json.as_u64()?).ok()
 }
 
-struct Reader<'a> {
-    graph: Graph<'a>,
-    /// What each variable stands for.
+struct LaunchReader<'a> {
+    graph: NodeGraph<'a>,
+    /// Meaning of each variable.
     buffers: Vec<(usize, Argument)>,
-    /// Numbers with names: open extents of parameters, and what was made of them.
+    /// Symbols: extents of parameters, and expressions of them.
     symbols: Vec<(usize, Count)>,
     found: Launches,
 }
 
-impl Reader<'_> {
+impl LaunchReader<'_> {
     fn statement(&mut self, node: usize) -> Result<()> {
         match self.graph.kind(node) {
             "tirx.SeqStmt" => {
@@ -110,7 +109,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Anything but a sequence: those do not nest.
+    /// Parses a statement that is not a sequence; sequences are not nested.
     fn simple(&mut self, node: usize) -> Result<()> {
         match self.graph.kind(node) {
             "tirx.AllocBuffer" => self.allocate(self.graph.field(node, "buffer")?),
@@ -145,7 +144,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What an address stands for: a variable, or the data of one.
+    /// Resolves an address: a variable, or the data of one.
     fn buffer(&self, node: usize) -> Result<Argument> {
         let variable = match self.graph.kind(node) {
             "ir.Call" if self.operator(node)? == "tirx.buffer_data" => {
@@ -158,9 +157,9 @@ impl Reader<'_> {
         known.map(|(_, argument)| argument.clone()).ok_or_else(|| self.graph.unexpected(variable, "a known buffer"))
     }
 
-    /// A number: a constant, an extent of a parameter, or what is made of them.
+    /// Parses an integer: a constant, an extent of a parameter, or an expression of them.
     fn count(&self, node: usize) -> Result<Count> {
-        // A damaged graph may name itself.
+        // A malformed graph may be cyclic.
         let mut parts = 256;
         self.count_within(node, &mut parts)
     }
@@ -191,7 +190,7 @@ impl Reader<'_> {
         Count::made(operator, left, right).map_err(|error| HostWork(error.to_string()))
     }
 
-    /// A condition that no extent changes.
+    /// Evaluates a condition that is independent of extents.
     fn holds(&self, node: usize) -> Result<bool> {
         if self.graph.kind(node).ends_with(".Not") {
             return Ok(self.graph.constant(self.graph.field(node, "a")?)? == 0);
@@ -199,7 +198,7 @@ impl Reader<'_> {
         Ok(self.graph.constant(node)? != 0)
     }
 
-    /// What a kernel is given: a buffer, or a number.
+    /// Parses an argument of a kernel: a buffer or an integer.
     fn argument(&self, node: usize) -> Result<Argument> {
         self.buffer(node).or_else(|not_a_buffer| match self.count(node) {
             Ok(count) => Ok(Argument::Number(count)),
@@ -213,7 +212,7 @@ impl Reader<'_> {
     }
 
     fn launch(&mut self, call: usize) -> Result<()> {
-        // A function ends by returning zero, which is no work.
+        // A function ends by returning zero, which is not work.
         if self.graph.kind(call) != "ir.Call" {
             return self.graph.constant(call).map(drop);
         }
@@ -267,7 +266,7 @@ fn extent_of<'a>(launch: &'a mut Launch, axis: &str) -> Result<&'a mut u32> {
     })
 }
 
-/// Bytes of an element by its name, such as `float16` or `bool`.
+/// Returns the size of a type such as `float16` or `bool` in bytes.
 fn element_bytes(name: &str) -> Option<i64> {
     if name == "bool" {
         return Some(1);
@@ -282,7 +281,7 @@ mod tests {
     use crate::device::{Argument, Count};
     use proptest::prelude::*;
 
-    /// A function of one parameter: a buffer of its own, a launch that writes it and a launch that reads it.
+    /// A function of one parameter with an intermediate buffer, a launch that writes it and a launch that reads it.
     const GRAPH: &str = r#"{"root_index": 0, "nodes": [
         {"type": "tirx.PrimFunc", "data": {"params": 1, "body": 3}},
         {"type": "ffi.Array", "data": [2]},
@@ -341,7 +340,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any node may name any other, itself included.
+        /// Any node may refer to any other, including itself.
         #[test]
         fn a_damaged_graph_never_panics(changes in proptest::collection::vec((0usize..1200, 0u8..10), 1..12)) {
             let mut text = GRAPH.as_bytes().to_vec();

@@ -1,4 +1,4 @@
-//! Code for GPUs as data: kernels, their launches, the limits of architectures and what is known before anything runs.
+//! GPU code as data: kernels, launches, limits of architectures and static properties.
 
 mod code;
 mod count;
@@ -9,5 +9,5 @@ pub use code::{Argument, Cubin, DeviceCode, Kernel, Launch, Launches, LimitExcee
 pub use count::{Count, CountError};
 pub use launches::{HostWork, launches};
 pub use occupancy::{Limiter, Occupancy, occupancy};
-pub use schedules::{FRAGMENT, Product, Side};
+pub use schedules::{FRAGMENT, OperandSide, Product};
 pub use targets::{Architecture, STATIC_SHARED_BYTES, WARP_THREADS};

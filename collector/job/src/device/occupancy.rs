@@ -1,38 +1,31 @@
-//! How many blocks of a kernel fit a multiprocessor at once.
+//! Occupancy: the number of blocks of a kernel that fit on a multiprocessor at once.
 //!
-//! The rules are those of NVIDIA's occupancy calculator: registers are given to warps in units of 256, a
-//! multiprocessor has four schedulers that warps are dealt to, and shared memory is given in units of 128 bytes (256
-//! before Ampere).
+//! The rules are those of NVIDIA's occupancy calculator. Registers are allocated to warps in units of 256, warps are
+//! distributed over four schedulers, and shared memory is allocated in units of 128 bytes (256 before Ampere).
 
 use serde::{Deserialize, Serialize};
 use targets::{Architecture, WARP_THREADS};
 
-/// How full a multiprocessor can get.
+/// Occupancy of a multiprocessor.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Occupancy {
-    /// Blocks that are resident at once.
     pub blocks: u32,
-    /// Resident warps as a part of those a multiprocessor could have.
+    /// Resident warps as a share of the maximum.
     pub part: f64,
-    /// What keeps another block out.
     pub limiter: Limiter,
 }
 
-/// What keeps another block out.
+/// Resource that limits the number of resident blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limiter {
-    /// The number of resident threads.
     Threads,
-    /// The number of resident blocks.
     Blocks,
-    /// Registers.
     Registers,
-    /// Shared memory.
     SharedMemory,
 }
 
-/// The occupancy of a kernel with this many threads in a block, registers per thread and shared bytes per block.
+/// Returns the occupancy of a kernel with these threads per block, registers per thread and shared bytes per block.
 pub fn occupancy(architecture: Architecture, block_threads: u32, registers: u32, shared_bytes: u32) -> Occupancy {
     const REGISTER_UNIT: u32 = 256;
     const SCHEDULERS: u32 = 4;
@@ -61,7 +54,7 @@ pub fn occupancy(architecture: Architecture, block_threads: u32, registers: u32,
 mod tests {
     use super::{Architecture, Limiter, occupancy};
 
-    /// Figures that can be worked out by hand from the table of the programming guide.
+    /// Checks values that follow from the table of the programming guide.
     #[test]
     fn each_resource_limits_in_its_turn() {
         let sm = |name: &str| Architecture::read(name).unwrap();
@@ -73,7 +66,7 @@ mod tests {
         assert_eq!((shared.blocks, shared.limiter), (2, Limiter::SharedMemory));
         let small = occupancy(sm("sm_80"), 32, 16, 0);
         assert_eq!((small.blocks, small.part, small.limiter), (32, 0.5, Limiter::Blocks));
-        // 48 KiB and the system's own KiB: three blocks in 164 KiB.
+        // 48 KiB and 1 KiB that the system reserves: three blocks in 164 KiB.
         assert_eq!(occupancy(sm("sm_80"), 128, 32, 48 << 10).blocks, 3);
     }
 }

@@ -1,4 +1,4 @@
-//! Task × target → schedules, and a schedule as a record keeps it.
+//! Schedule spaces of tasks, and schedules as stored in records.
 
 mod moves;
 mod schedule;
@@ -14,9 +14,9 @@ use targets::Machine;
 /// axes, settings or rules increments it; `tests/spaces.rs` fails otherwise.
 pub const VERSION: u32 = 7;
 
-/// The space of a task on a machine.
+/// Returns the space of a task on a machine.
 ///
-/// A symbol can be 1, so on a CPU no tile may be larger along one.
+/// A symbolic extent can be 1, so CPU tiles along one have size 1.
 pub fn space(task: &Task, machine: &Machine) -> Space {
     match machine {
         Machine::Cpu(machine) => cpu_space(&task.with_sizes(|_| 1), machine),

@@ -16,7 +16,6 @@ pub struct Moves(Value);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("move {place} of the schedule is refused: {why}")]
 pub struct MovesError {
-    /// Index of the move.
     place: usize,
     why: String,
 }
@@ -35,7 +34,7 @@ pub const OBJECT: &str = "object";
 
 /// Form of one input or attribute.
 #[derive(Clone, Copy, Debug)]
-enum Form {
+enum ValueForm {
     /// Result of an earlier move: a block, loop or variable, such as `b0`, `l3` or `v7`.
     Found,
     /// Result of an earlier move, or a number.
@@ -48,11 +47,9 @@ enum Form {
     FoundOrAll,
     /// Integer or boolean.
     Number,
-    /// A list of numbers.
     Numbers,
     /// Name of a block or function of the scheduled program.
     Name,
-    /// Storage scope.
     Scope,
     /// GPU thread axis.
     Thread,
@@ -60,20 +57,18 @@ enum Form {
     Step,
     /// Index map made of integer arithmetic alone.
     IndexMap,
-    /// Null or a number.
     NothingOrNumber,
     /// Key of an annotation, whose value is checked by that key.
     Key,
-    /// Value of an annotation.
     Annotated,
 }
 
 /// Forms of a list: of its first elements in order, and of all further ones, if further ones are allowed.
-type Forms = (&'static [Form], Option<Form>);
+type Forms = (&'static [ValueForm], Option<ValueForm>);
 
 /// Instructions with the forms of their inputs and attributes.
 const MOVES: &[(&str, Forms, Forms)] = {
-    use Form::*;
+    use ValueForm::*;
     const NONE: Forms = (&[], None);
     const ONE: Forms = (&[Found], None);
     const TWO: Forms = (&[Found, Found], None);
@@ -121,20 +116,17 @@ const MOVES: &[(&str, Forms, Forms)] = {
     ]
 };
 
-/// Form of an annotation's value.
 #[derive(Clone, Copy, Debug)]
-enum Annotation {
+enum AnnotationForm {
     /// Number, or a sampled variable.
     Number,
-    /// A list of numbers.
     Numbers,
     /// Word, or the name of a tensor intrinsic.
     Word,
 }
 
-/// Keys of annotations with the forms of their values.
-const ANNOTATIONS: &[(&str, Annotation)] = {
-    use Annotation::*;
+const ANNOTATIONS: &[(&str, AnnotationForm)] = {
+    use AnnotationForm::*;
     &[
         ("double_buffer_scope", Number),
         ("meta_schedule.auto_tensorize", Word),
@@ -160,7 +152,6 @@ const ANNOTATIONS: &[(&str, Annotation)] = {
     ]
 };
 
-/// Storage scopes.
 const SCOPES: &[&str] =
     &["global", "local", "shared", "shared.dyn", "warp", "wmma.accumulator", "wmma.matrix_a", "wmma.matrix_b"];
 
@@ -198,7 +189,6 @@ impl Moves {
         check(&self.0)
     }
 
-    /// Returns the number of moves.
     pub fn count(&self) -> usize {
         self.names().count()
     }
@@ -246,7 +236,7 @@ fn check(trace: &Value) -> Result<(), MovesError> {
         let (Some([_, decision]), Some(place)) = (parts, place) else {
             return Err(at(0)(format!("{} is nothing that a move drew", shown(entry))));
         };
-        if !fits(Form::Number, decision) && !fits(Form::Numbers, decision) {
+        if !fits(ValueForm::Number, decision) && !fits(ValueForm::Numbers, decision) {
             return Err(at(place)(format!("it cannot draw {}", shown(decision))));
         }
     }
@@ -268,7 +258,7 @@ fn check_move(step: &Value) -> Result<(), String> {
     if name == "Annotate" {
         check_annotation(&attributes[0], &inputs[1])?;
     }
-    check_list(name, outputs, &(&[], Some(Form::Found)))
+    check_list(name, outputs, &(&[], Some(ValueForm::Found)))
 }
 
 fn check_list(name: &str, given: &Value, (first, further): &Forms) -> Result<(), String> {
@@ -276,7 +266,8 @@ fn check_list(name: &str, given: &Value, (first, further): &Forms) -> Result<(),
     if given.len() < first.len() || (given.len() > first.len() && further.is_none()) {
         return Err(format!("`{name}` takes {} of these, not {}", first.len(), given.len()));
     }
-    let forms = first.iter().copied().chain(std::iter::repeat_n(further.unwrap_or(Form::NothingOrNumber), given.len()));
+    let forms =
+        first.iter().copied().chain(std::iter::repeat_n(further.unwrap_or(ValueForm::NothingOrNumber), given.len()));
     match given.iter().zip(forms).find(|(value, form)| !fits(*form, value)) {
         Some((value, _)) => Err(format!("`{name}` does not take {}", shown(value))),
         None => Ok(()),
@@ -287,32 +278,32 @@ fn check_annotation(key: &Value, value: &Value) -> Result<(), String> {
     let known = ANNOTATIONS.iter().find(|(known, _)| key == known);
     let fits = match known.map(|(_, annotation)| annotation) {
         None => false,
-        Some(Annotation::Number) => fits(Form::FoundOrNumber, value),
-        Some(Annotation::Numbers) => fits(Form::Numbers, value),
-        Some(Annotation::Word) => quoted(value).is_some_and(is_step),
+        Some(AnnotationForm::Number) => fits(ValueForm::FoundOrNumber, value),
+        Some(AnnotationForm::Numbers) => fits(ValueForm::Numbers, value),
+        Some(AnnotationForm::Word) => quoted(value).is_some_and(is_step),
     };
     if fits { Ok(()) } else { Err(format!("nothing is annotated with {} of {}", shown(value), shown(key))) }
 }
 
-fn fits(form: Form, value: &Value) -> bool {
+fn fits(form: ValueForm, value: &Value) -> bool {
     let is_among = |words: &[&str]| value.as_str().is_some_and(|word| words.contains(&word));
     match form {
-        Form::Found => value.as_str().is_some_and(is_found),
-        Form::FoundOrNumber => fits(Form::Found, value) || fits(Form::Number, value),
-        Form::FoundOrNothing => fits(Form::FoundOrNumber, value) || value.is_null() || value == "None",
-        Form::AllFound => list(value).is_some_and(|all| all.iter().all(|one| fits(Form::Found, one))),
-        Form::FoundOrAll => fits(Form::Found, value) || fits(Form::AllFound, value),
-        Form::Number => value.is_i64() || value.is_boolean(),
-        Form::Numbers => list(value).is_some_and(|all| all.iter().all(Value::is_number)),
-        Form::Name => value.as_str().is_some_and(is_word),
-        Form::Step => value.as_str().is_some_and(is_step),
-        Form::Scope => is_among(SCOPES),
-        Form::Thread => is_among(THREADS),
-        Form::IndexMap => is_index_map(value),
-        Form::NothingOrNumber => value.is_null() || fits(Form::Number, value),
-        Form::Key => ANNOTATIONS.iter().any(|(known, _)| value == known),
-        // It is asked with its key.
-        Form::Annotated => true,
+        ValueForm::Found => value.as_str().is_some_and(is_found),
+        ValueForm::FoundOrNumber => fits(ValueForm::Found, value) || fits(ValueForm::Number, value),
+        ValueForm::FoundOrNothing => fits(ValueForm::FoundOrNumber, value) || value.is_null() || value == "None",
+        ValueForm::AllFound => list(value).is_some_and(|all| all.iter().all(|one| fits(ValueForm::Found, one))),
+        ValueForm::FoundOrAll => fits(ValueForm::Found, value) || fits(ValueForm::AllFound, value),
+        ValueForm::Number => value.is_i64() || value.is_boolean(),
+        ValueForm::Numbers => list(value).is_some_and(|all| all.iter().all(Value::is_number)),
+        ValueForm::Name => value.as_str().is_some_and(is_word),
+        ValueForm::Step => value.as_str().is_some_and(is_step),
+        ValueForm::Scope => is_among(SCOPES),
+        ValueForm::Thread => is_among(THREADS),
+        ValueForm::IndexMap => is_index_map(value),
+        ValueForm::NothingOrNumber => value.is_null() || fits(ValueForm::Number, value),
+        ValueForm::Key => ANNOTATIONS.iter().any(|(known, _)| value == known),
+        // Checked together with its key.
+        ValueForm::Annotated => true,
     }
 }
 
@@ -340,7 +331,7 @@ fn is_step(text: &str) -> bool {
 /// refer to earlier nodes only.
 fn is_index_map(value: &Value) -> bool {
     let graph = match value {
-        // Nothing may stand before the brace by which such a text is known where it is handed on.
+        // Other readers recognise such texts by their first character, so nothing may precede the brace.
         Value::String(text) if text.starts_with('{') => serde_json::from_str(text).ok(),
         Value::Object(fields) if fields.len() == 1 => fields.get(OBJECT).cloned(),
         _ => None,
@@ -354,11 +345,10 @@ fn is_index_map(value: &Value) -> bool {
     nodes.len() <= MOST_NODES && is_root && nodes.iter().enumerate().all(|(place, node)| is_node(place, node))
 }
 
-/// TVM's type of index maps.
 const INDEX_MAP: &str = "tirx.IndexMap";
 
 fn is_node(place: usize, node: &Value) -> bool {
-    // Of earlier nodes alone, so that nothing is made of itself.
+    // Nodes may refer only to earlier nodes, so that there are no cycles.
     let is_earlier = |value: &Value| value.as_u64().is_some_and(|number| number < place as u64);
     let data = &node["data"];
     let has = |names: &[&str]| {

@@ -1,4 +1,4 @@
-//! A schedule: one point of a space, replayable from its text.
+//! A schedule: one point of a space, which its text reproduces.
 
 use super::moves::Moves;
 use reference::Rounding;
@@ -7,28 +7,27 @@ use schedules::gpu::{UNIT, tensor::PRECISION};
 use schedules::{ByTaps, Knobs, Layout};
 use serde::{Deserialize, Serialize};
 
-/// One point of a space.
+/// Point of a space.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "from", rename_all = "lowercase")]
 pub enum Schedule {
-    /// Our own template with these knobs.
+    /// Template of this program with knobs.
     Template {
         /// One setting per axis.
         knobs: Knobs,
     },
-    /// A draw from TVM's own space.
+    /// Random schedule of TVM's own space.
     MetaSchedule {
-        /// Which of its spaces.
         space: usize,
         /// Seed of every sampling move.
         seed: i64,
-        /// The moves that were drawn, once they are known: a replay makes these and draws nothing.
+        /// Moves of the sample, once they are known. A replay uses them instead of sampling.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trace: Option<Moves>,
     },
-    /// The moves themselves.
+    /// Moves without a space.
     Trace {
-        /// TVM's JSON of a trace.
+        /// TVM trace in JSON.
         trace: Moves,
     },
 }
@@ -37,23 +36,23 @@ fn digits(text: &str) -> String {
     blake3::hash(text.as_bytes()).to_hex()[..32].to_owned()
 }
 
-/// A schedule that cannot be read.
+/// Text that is not a schedule.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read the schedule: {0}")]
 pub struct ScheduleError(#[from] serde_json::Error);
 
 impl Schedule {
-    /// The text a record keeps.
+    /// Serializes the schedule as in a record.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("a schedule holds only JSON values")
     }
 
-    /// From a record's text.
+    /// Parses the text of a record.
     pub fn from_json(text: &str) -> Result<Schedule, ScheduleError> {
         Ok(serde_json::from_str(text)?)
     }
 
-    /// Stable identity of the choice: 32 hexadecimal digits. Moves that follow from a draw do not count; see
+    /// Returns a stable identity of the schedule: 32 hexadecimal digits. Moves of a sample are not part of it; see
     /// [`Schedule::moves_hash`].
     pub fn hash(&self) -> String {
         let named = match self {
@@ -65,13 +64,12 @@ impl Schedule {
         digits(&named.to_json())
     }
 
-    /// Stable identity of the moves that a draw led to, once they are known.
+    /// Returns a stable identity of the moves of a sample, if they are known.
     pub fn moves_hash(&self) -> Option<String> {
         let Schedule::MetaSchedule { trace: Some(trace), .. } = self else { return None };
         Some(digits(&trace.json().to_string()))
     }
 
-    /// The knobs of a template's schedule.
     fn knobs(&self) -> Option<&Knobs> {
         match self {
             Schedule::Template { knobs } => Some(knobs),
@@ -79,42 +77,42 @@ impl Schedule {
         }
     }
 
-    /// The layout the task must be lowered in.
+    /// Returns the data layout that the task is lowered to.
     pub fn layout(&self) -> Layout {
         self.knobs().map_or(Layout::Plain, Knobs::layout)
     }
 
-    /// The columns of a convolution's sums are filled up to a multiple of this: to whole register tiles.
+    /// Returns the number that columns of a convolution's sums are padded to a multiple of: whole register tiles.
     pub fn columns(&self) -> i64 {
         self.knobs().map_or(1, Knobs::columns)
     }
 
-    /// Whether it makes vectors of its innermost loop.
+    /// Whether the innermost loop is vectorised.
     pub fn has_vectors(&self) -> bool {
         self.knobs().is_some_and(Knobs::has_vectors)
     }
 
-    /// Whether and how it sums the products at one place of a window after those at another.
+    /// Returns how the sum over window positions is ordered, if it is the outer sum.
     pub fn by_taps(&self) -> Option<ByTaps> {
         self.knobs()?.by_taps()
     }
 
-    /// Whether a pool reduces the columns of windows before the rows of what these come to.
+    /// Whether a pool reduces columns of windows before rows.
     pub fn columns_first(&self) -> bool {
         self.knobs().is_some_and(Knobs::columns_first)
     }
 
-    /// Whether it copies what tiles read, so that it lies together.
+    /// Whether the inputs of tiles are copied to contiguous memory.
     pub fn copies(&self) -> bool {
         self.knobs().is_some_and(Knobs::copies)
     }
 
-    /// How it computes exponentials and their kin.
+    /// Returns how exponentials and similar functions are computed.
     pub fn functions(&self) -> Functions {
         self.knobs().map_or(Functions::Vector, Knobs::functions)
     }
 
-    /// Whether it makes fragments for tensor cores.
+    /// Whether it uses tensor cores.
     pub fn has_fragments(&self) -> bool {
         match self {
             Schedule::Template { knobs } => UNIT.is(knobs, Unit::Tensor),
@@ -123,7 +121,7 @@ impl Schedule {
         }
     }
 
-    /// What becomes of operands before they are multiplied.
+    /// Returns the rounding of operands before multiplication.
     pub fn rounding(&self) -> Rounding {
         match self {
             Schedule::Template { knobs } if PRECISION.is(knobs, Precision::Tf32) => Rounding::Tf32,
@@ -131,7 +129,7 @@ impl Schedule {
         }
     }
 
-    /// What differs from another schedule of the same task, or `default` when nothing does.
+    /// Describes the knobs that differ from another schedule, or returns `default`.
     pub fn difference(&self, default: &Knobs) -> String {
         let Schedule::Template { knobs } = self else { return self.describe() };
         let changed = knobs.0.iter().filter(|(name, setting)| default.0.get(*name) != Some(setting));
@@ -139,7 +137,7 @@ impl Schedule {
         if parts.is_empty() { "default".to_owned() } else { parts.join(" ") }
     }
 
-    /// All knobs in one line: `block=16 tile_x=14 …`.
+    /// Describes all knobs in one line: `block=16 tile_x=14 …`.
     pub fn describe(&self) -> String {
         match self {
             Schedule::Template { knobs } => {
