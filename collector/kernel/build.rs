@@ -1,5 +1,5 @@
-//! Writes into the programs where TVM's libraries are: beside the package that the program was installed with, the folder of the
-//! pinned wheel, then `../lib` next to the program, for installations that bring the libraries along.
+//! Compiles the search path of TVM's libraries into the programs: the package next to the installed program, the folder
+//! of the pinned wheel, then `../lib` next to the program.
 
 #[path = "../worker/tvm_ffi_config.rs"]
 mod tvm_ffi_config;

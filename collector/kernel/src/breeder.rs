@@ -1,4 +1,4 @@
-//! The breeder: schedules that were measured in, new ones by TVM's evolutionary search out.
+//! The breeder, which creates schedules from measured ones with TVM's evolutionary search.
 
 use crate::apply::{SpaceCache, apply};
 use crate::builder::Builder;
@@ -9,7 +9,7 @@ use job::space::Schedule;
 use job::{BreedJob, BreedReply};
 use search::model::{Goal, Lessons, each};
 
-/// Answers breeding jobs; keeps what the next job of the same task can use.
+/// State of a breeder, with data for further jobs of the same task.
 #[derive(Default)]
 pub struct Breeder {
     builder: Builder,
@@ -17,7 +17,6 @@ pub struct Breeder {
 }
 
 impl Breeder {
-    /// Does one job.
     pub fn answer(&mut self, job: &BreedJob) -> BreedReply {
         match self.breed(job) {
             Ok(bred) => BreedReply::Bred(bred),

@@ -1,4 +1,4 @@
-//! The builder: task and schedule in, object out.
+//! The builder, which compiles a task with a schedule to an object file or device code.
 
 use crate::apply::{ApplyError, SpaceCache, apply};
 use crate::code;
@@ -22,7 +22,7 @@ fn is_glue(name: &str) -> bool {
     name.starts_with("__")
 }
 
-/// Code that a device's own driver compiles; what is launched fits its groups.
+/// Returns OpenCL C code, which the device's driver compiles, after checking its work-group sizes.
 fn opencl(source: &str, launches: Launches, items: i64) -> Result<DeviceCode> {
     let Launches { launches, workspaces } = launches;
     for launch in &launches {
@@ -36,7 +36,7 @@ fn opencl(source: &str, launches: Launches, items: i64) -> Result<DeviceCode> {
     Ok(DeviceCode { source: source.to_owned(), launches, workspaces, cubins: Vec::new(), rounding: Rounding::None })
 }
 
-/// Answers build jobs; keeps what the next job of the same task can use.
+/// State of a builder, with data for further jobs of the same task.
 #[derive(Default)]
 pub struct Builder {
     target: Option<(String, CompileTarget)>,
@@ -47,7 +47,6 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Does one job.
     pub fn answer(&mut self, job: &BuildJob) -> BuildReply {
         match self.build(job) {
             Ok(artifact) => BuildReply::Built(Box::new(artifact)),
@@ -118,7 +117,7 @@ impl Builder {
         })
     }
 
-    /// Kernels for a device; what the schedule says of the artifact is left empty.
+    /// Compiles kernels for a device; fields that depend on the schedule are empty.
     fn device_code(&mut self, module: &Module, target: &CompileTarget, schedule: &Schedule) -> Result<Artifact> {
         let source = device::generate(module, target, schedule.has_fragments());
         let source = source.context("cannot generate device code")?;
@@ -145,7 +144,7 @@ impl Builder {
         })
     }
 
-    /// NVIDIA's compiler, opened once.
+    /// Returns NVIDIA's compiler, opened on first use.
     fn nvrtc(&mut self) -> Result<&Nvrtc> {
         if self.nvrtc.is_none() {
             self.nvrtc = Some(Nvrtc::open()?);
@@ -153,7 +152,7 @@ impl Builder {
         Ok(self.nvrtc.as_ref().expect("just opened"))
     }
 
-    /// A task in the form that a schedule wants on a target, for whom it makes code or something else.
+    /// Lowers a task in the form that a schedule needs on a target.
     pub(crate) fn lowered(
         &mut self,
         task: &str,

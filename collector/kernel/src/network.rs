@@ -7,12 +7,12 @@
 use crate::measuring::ready_this_thread;
 use crate::perf_map;
 use crate::sampling::sampled;
-use crate::tvm::network::{Calls, Network};
+use crate::tvm::network::{Calls, LoadedNetwork};
 use crate::tvm::staged::Staging;
 use crate::tvm::{launch, thread_counts, workspace};
 use anyhow::{Context, Result};
-use job::kept::Kept;
-use job::listing::CodeWishes;
+use job::kept::JobCache;
+use job::listing::CodeRequests;
 use job::serving::Serving;
 use job::{Measured, NetworkJob, Profiled, RunReply};
 use measure::counters::{CounterRequest, CounterSession, Sampler, papi};
@@ -28,13 +28,13 @@ use worker::{RunnerProcess, peak_resident_bytes};
 /// Answers jobs; keeps what the next job of the same program can use.
 pub struct Runner {
     process: RunnerProcess,
-    kept: Kept<Serving<Result<RunReply>>>,
+    kept: JobCache<Serving<Result<RunReply>>>,
 }
 
 impl Runner {
     /// A runner for this machine's CPUs.
     pub fn new(process: RunnerProcess) -> Runner {
-        Runner { process, kept: Kept::default() }
+        Runner { process, kept: JobCache::default() }
     }
 
     /// Does one job.
@@ -47,7 +47,7 @@ impl Runner {
         let files: [&Path; 2] = [&executor::folder::description(&job.program), &job.inputs];
         if job.profile.is_some() {
             // Its code is loaded in another way, so it is for this job alone.
-            return Kept::default().ask(job, &files, move |jobs, answers| serve(process, jobs, answers), |_| false);
+            return JobCache::default().ask(job, &files, move |jobs, answers| serve(process, jobs, answers), |_| false);
         }
         self.kept.ask(job, &files, move |jobs, answers| serve(process, jobs, answers), |_| true)
     }
@@ -72,8 +72,8 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
         // Calls side by side start their tasks on threads of a team.
         launch::hook().context("TVM's function that starts tasks is not to be found")?;
     }
-    let network = Network::load(process, &content, job.placement)?;
-    let is_told = job.code != CodeWishes::default();
+    let network = LoadedNetwork::load(process, &content, job.placement)?;
+    let is_told = job.code != CodeRequests::default();
     let functions = if is_told { network.functions(&content.codes) } else { Vec::new() };
     let perf_map = if job.code.has_perf_map {
         let first = |code| content.program.calls.iter().find(|call| call.code == code);
@@ -120,7 +120,7 @@ fn serve(process: RunnerProcess, jobs: &Receiver<NetworkJob>, answers: &Sender<R
     }
 }
 
-/// How many calls were watched so far, as a number that PAPI can count, where somebody asks it for that.
+/// Number of profiled calls, as a counter that PAPI can read.
 fn watched_calls(request: &CounterRequest) -> Option<&'static AtomicI64> {
     static NUMBER: OnceLock<Option<&'static AtomicI64>> = OnceLock::new();
     const NAME: &str = "calls";
@@ -139,7 +139,7 @@ fn measured(calls: &mut Calls<'_>, job: &NetworkJob, counters: &mut CounterSessi
     Ok(RunReply::Measured(Box::new(measured)))
 }
 
-/// Times of its parts. What they are, whoever asked knows.
+/// Times of the calls; the requester knows their names.
 fn profiled(
     calls: &mut Calls<'_>,
     plan: &profile::Plan,

@@ -1,15 +1,15 @@
-//! Names of built code for `perf` and whoever else reads its maps: a file in /tmp with a line for each function.
+//! Symbol file of generated code for `perf` and other readers of perf maps: a file in /tmp with one line per function.
 
 use crate::tvm::network::PlacedFunction;
 use std::fs::{self, OpenOptions};
 use std::io::{BufWriter, Result, Write};
 use std::path::PathBuf;
 
-/// Writes the map of this process. `scope` says where in the model a code is called first. Whoever looks at what `perf`
-/// recorded reads it later, so it stays.
+/// Writes the symbol file of this process. `scope` is the scope of a code's first call. The file is not deleted,
+/// because `perf report` reads it later.
 pub fn write(functions: &[PlacedFunction], scope: impl Fn(usize) -> String) -> Result<PathBuf> {
     let path = PathBuf::from(format!("/tmp/perf-{}.map", std::process::id()));
-    // What lies there is of a process that ended; a new file is nobody else's.
+    // An existing file belongs to an ended process with the same number. The new file is only writable by this user.
     match fs::remove_file(&path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -1,16 +1,16 @@
 //! The runner: object in, times out.
 //!
 //! Inputs are drawn from the job's seed, the expected result comes from the reference computation, both once per
-//! task. The output is filled with a pattern before the run, so that an element nobody wrote cannot pass for a right one;
+//! task. The output is filled with a pattern before the run, so that an unwritten element cannot pass for a right one;
 //! the comparison comes after measuring, and a wrong result throws the times away.
 
 use crate::measuring::on_fresh_thread;
-use crate::tvm::kernel::{Buffer, Kernel};
+use crate::tvm::kernel::{Kernel, KernelBuffer};
 use crate::tvm::memory::Bounds;
 use crate::tvm::pool::PoolThreads;
 use crate::tvm::stack_offset::with_stack_offset;
 use anyhow::{Context, Result, bail, ensure};
-use job::prepared::{Prepared, PreparedTasks};
+use job::prepared::{PreparedTask, PreparedTasks};
 use job::{Measured, Packing, RunJob, RunReply};
 use measure::counters::CounterSession;
 use measure::{HostClock, Placement, measure};
@@ -28,7 +28,7 @@ pub struct Runner {
 struct PlacedBuffers {
     packings: Vec<Packing>,
     placement: Placement,
-    buffers: Vec<Buffer>,
+    buffers: Vec<KernelBuffer>,
 }
 
 impl Runner {
@@ -63,8 +63,8 @@ impl Runner {
     }
 }
 
-/// Calls built code so many times and does nothing else that depends on how often: what a simulator of a processor counts of
-/// one number of calls more than of another is what the calls did.
+/// Calls generated code `times` times and does nothing else that depends on `times`, so that differences between
+/// simulated runs are due to the calls.
 pub fn call_only(process: RunnerProcess, job: &RunJob, times: u32) -> Result<()> {
     let mut prepared = PreparedTasks::default();
     let prepared = prepared.get(&job.task, job.seed, false)?;
@@ -76,7 +76,11 @@ pub fn call_only(process: RunnerProcess, job: &RunJob, times: u32) -> Result<()>
 }
 
 /// Native tensors for the arguments and, last, the output.
-pub(crate) fn buffers(prepared: &Prepared, packings: &[Packing], placement: Placement) -> Result<Vec<Buffer>> {
+pub(crate) fn buffers(
+    prepared: &PreparedTask,
+    packings: &[Packing],
+    placement: Placement,
+) -> Result<Vec<KernelBuffer>> {
     let bounds = |number: usize| Bounds::Moved(placement.tensor_bytes(number));
     let Some((result, packings)) = packings.split_last().filter(|(_, others)| others.len() == prepared.inputs.len())
     else {
@@ -86,26 +90,26 @@ pub(crate) fn buffers(prepared: &Prepared, packings: &[Packing], placement: Plac
     for (number, (input, packing)) in prepared.inputs.iter().zip(packings).enumerate() {
         let extents = input.ty().extents().context("a dimension is a symbol")?;
         let dtype = input.ty().dtype;
-        let buffer = Buffer::new(packing.dtype(dtype), &packing.extents(&extents), bounds(number))?;
+        let buffer = KernelBuffer::new(packing.dtype(dtype), &packing.extents(&extents), bounds(number))?;
         let element_bytes = usize::try_from(dtype.bytes())?;
         buffer.write(&packing.pack(&extents, element_bytes, input.bytes()))?;
         buffers.push(buffer);
     }
     let output = prepared.output();
     let extents = output.extents().context("a dimension is a symbol")?;
-    buffers.push(Buffer::new(output.dtype, &result.extents(&extents), bounds(packings.len()))?);
+    buffers.push(KernelBuffer::new(output.dtype, &result.extents(&extents), bounds(packings.len()))?);
     Ok(buffers)
 }
 
 fn run_on_this_thread(
     process: RunnerProcess,
     job: &RunJob,
-    prepared: &Prepared,
-    buffers: &[Buffer],
+    prepared: &PreparedTask,
+    buffers: &[KernelBuffer],
     counters: &mut CounterSession,
 ) -> Result<RunReply> {
     let kernel = Kernel::load(process, &job.object).context("cannot load the artifact")?;
-    let arguments: Vec<&Buffer> = buffers.iter().collect();
+    let arguments: Vec<&KernelBuffer> = buffers.iter().collect();
     let output = arguments.last().context("an artifact has an output")?;
     let task_output = prepared.output();
     poison(output, task_output)?;
@@ -129,7 +133,7 @@ fn run_on_this_thread(
 }
 
 /// Fills a tensor with a pattern that is no number for floats and a rare one for integers.
-pub(crate) fn poison(output: &Buffer, ty: &models::TensorType) -> Result<()> {
+pub(crate) fn poison(output: &KernelBuffer, ty: &models::TensorType) -> Result<()> {
     let size = usize::try_from(ty.bytes().context("a dimension is a symbol")?)?;
     Ok(output.write(&vec![0xff; size])?)
 }

@@ -1,14 +1,14 @@
-//! Several members at once: built code and synthetic partners, each on a thread and a pool of its own.
+//! Concurrent members: generated code and synthetic partners, each in a thread with its own pool.
 //!
-//! TVM's pool belongs to the thread that calls, so each member has one on its own CPUs. Results are compared after all have run:
-//! what wrote wrong numbers beside others gives no times.
+//! TVM's pool belongs to the calling thread, so each member has a pool on its own CPUs. Results are compared after all
+//! members have run; a wrong result invalidates the times.
 
 use crate::measuring::ready_this_thread;
 use crate::runner::{buffers, poison};
-use crate::tvm::kernel::{Buffer, Kernel};
+use crate::tvm::kernel::{Kernel, KernelBuffer};
 use anyhow::{Context, Result, ensure};
 use job::prepared::PreparedTasks;
-use job::{CoRunJob, Lane, Member, MemberReply, RaceJob, RunReply, TogetherJob, TogetherReply, What};
+use job::{CoRunJob, Member, MemberReply, RaceJob, RaceLane, RunReply, TogetherJob, TogetherReply, What};
 use measure::counters::{Backend, CounterRequest};
 use measure::synthetic::Load;
 use measure::{Course, HostClock, Meeting, Missed, Placement, Race, Shared};
@@ -23,7 +23,7 @@ pub struct Runner {
 
 /// A member with its data.
 enum Ready<'a> {
-    Code { object: &'a [u8], buffers: Vec<Buffer> },
+    Code { object: &'a [u8], buffers: Vec<KernelBuffer> },
     Synthetic(Load),
 }
 
@@ -82,7 +82,7 @@ impl Runner {
         }
     }
 
-    /// Each way in turns; results of all are compared afterwards.
+    /// Runs the alternatives in interleaved rounds, then compares all results.
     fn race(&mut self, job: &RaceJob) -> Result<RunReply> {
         ensure!(job.ways.iter().all(|lanes| !lanes.is_empty()), "a way has nothing to run");
         let mut ready: Vec<(usize, usize, Vec<Ready<'_>>)> = Vec::new();
@@ -157,7 +157,7 @@ impl Runner {
 }
 
 impl Ready<'_> {
-    fn buffers(self) -> Vec<Buffer> {
+    fn buffers(self) -> Vec<KernelBuffer> {
         match self {
             Ready::Code { buffers, .. } => buffers,
             Ready::Synthetic(_) => Vec::new(),
@@ -168,7 +168,7 @@ impl Ready<'_> {
 /// One lane on its own thread. Whatever it lacks, it takes part, for others wait for it.
 fn run_lane(
     process: RunnerProcess,
-    lane: &Lane,
+    lane: &RaceLane,
     codes: &[Ready<'_>],
     take_part: impl FnOnce(&mut dyn FnMut() -> Result<(), String>) -> Result<Course, String>,
 ) -> Result<Course, String> {
@@ -182,7 +182,7 @@ fn run_lane(
     let kernels = ready_this_thread(&lane.cpus, &nothing)
         .map_err(|error| format!("{error:#}"))
         .and_then(|_| codes.iter().map(load).collect::<Result<Vec<Kernel>, String>>());
-    let arguments: Vec<Vec<&Buffer>> = codes
+    let arguments: Vec<Vec<&KernelBuffer>> = codes
         .iter()
         .map(|ready| if let Ready::Code { buffers, .. } = ready { buffers.iter().collect() } else { Vec::new() })
         .collect();
@@ -217,7 +217,7 @@ fn take_part(
                 Box::new(move |_| Err(why.clone()))
             }
             Ok(kernel) => Box::new(move |times| {
-                let arguments: Vec<&Buffer> = buffers.iter().collect();
+                let arguments: Vec<&KernelBuffer> = buffers.iter().collect();
                 kernel.call(&arguments, times).map_err(|error| error.to_string())
             }),
         },

@@ -3,7 +3,7 @@
 use job::space::{self, Layout, Schedule};
 use kernel::apply::SpaceCache;
 use kernel::lower::{Form, lower};
-use kernel::tvm::names::Role;
+use kernel::tvm::names::NameRole;
 use kernel::tvm::{compile, library, object, trace};
 use models::operators::{BiasAdd, Conv, Dense, GlobalPool, MatMul, Pool, Softmax, Unary};
 use models::{DType, Op, Operand, Parameter, PoolMode, Step, Task, TensorType, UnaryOp};
@@ -89,7 +89,7 @@ fn bytes_on(target: &str, machine: Cpu, text: &str) -> Vec<u8> {
 
 #[test]
 fn bytes_are_multiplied_by_the_instruction_that_a_processor_has() {
-    library::open(Role::Builder).unwrap();
+    library::open(NameRole::Builder).unwrap();
     let sets = |bytes: &[u8]| {
         let functions = object::functions(bytes).unwrap();
         kernel::code::instruction_sets(functions.iter().map(|(_, code)| code.as_slice()))
@@ -121,7 +121,7 @@ fn bytes_are_multiplied_by_the_instruction_that_a_processor_has() {
 /// Adding an operator without a lowering fails here, until it is named.
 #[test]
 fn operators_without_a_lowering_are_named() {
-    library::open(Role::Builder).unwrap();
+    library::open(NameRole::Builder).unwrap();
     let (target, compile_target) = target();
     let is_lowered = |text: &str| {
         let task = Task::from_text(text).expect("an example is a task");
@@ -136,7 +136,7 @@ fn operators_without_a_lowering_are_named() {
 /// The number of images may stay open, whatever becomes of the columns.
 #[test]
 fn code_for_any_number_of_images_has_odd_widths_and_steps_of_two() {
-    library::open(Role::Builder).unwrap();
+    library::open(NameRole::Builder).unwrap();
     let (target, compile_target) = target();
     let window = "pads=[1,1,1,1] dilations=[1,1]";
     for text in [
@@ -161,7 +161,7 @@ fn code_for_any_number_of_images_has_odd_widths_and_steps_of_two() {
 
 #[test]
 fn every_template_compiles_and_its_trace_replays() {
-    library::open(Role::Builder).unwrap();
+    library::open(NameRole::Builder).unwrap();
     let (target, compile_target) = target();
     let mut failures = Vec::new();
     for task in tasks() {

@@ -18,7 +18,7 @@ use common::open;
 use cuda::Image;
 use cuda::cupti::{self, offsets};
 use cuda::nvrtc::Nvrtc;
-use cuda::profiler::{Layout, RANGES_OF_CALLER, REPEATED_BY_CALLER, SUPPORT_LEVELS, layouts};
+use cuda::profiler::{ParameterLayout, RANGES_OF_CALLER, REPEATED_BY_CALLER, SUPPORT_LEVELS, layouts};
 use every::TASKS;
 use job::BuildJob;
 use job::device::{Architecture, Argument, Count, Launch, occupancy};
@@ -542,7 +542,7 @@ fn structures_of_the_profiler_are_as_nvidia_declares_them() {
         writeln!(source, "  printf(\"%zu\\n\", (size_t)({what}));").expect("a text takes any line");
         writeln!(expected, "{line}").expect("a text takes any line");
     };
-    for Layout { structure, size, fields } in layouts() {
+    for ParameterLayout { structure, size, fields } in layouts() {
         for (field, offset) in &fields {
             expect(offset.to_string(), format!("offsetof({structure}, {field})"));
         }

@@ -5,19 +5,18 @@ mod common;
 
 use job::space::axes::POOL;
 use job::space::choices::YesNo;
-use job::space::{self, Domain, Knobs, Loop, LoopNest, Mark, Schedule};
+use job::space::{self, Domain, Knobs, LoopNest, Mark, NestLoop, Schedule};
 use kernel::apply::{SpaceCache, apply};
 use kernel::lower::{Form, Part, lower};
 use kernel::tvm::compile::{CompileTarget, text};
 use kernel::tvm::library;
-use kernel::tvm::names::Role;
+use kernel::tvm::names::NameRole;
 use models::Task;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use schedules::tiles::count;
 use targets::{Target, llvm};
 
-/// Points of each task.
 const POINTS: usize = 8;
 
 /// A loop by how TVM writes it, and its trip count. Loops of one trip are left out.
@@ -54,7 +53,7 @@ fn written(module: &str, block: &str) -> Vec<Written> {
 fn described(task: &Task, knobs: &Knobs) -> Vec<Written> {
     let nest = LoopNest::of(&Domain::of(task), knobs);
     let loops = nest.loops();
-    let (shared, others): (Vec<&Loop>, Vec<&Loop>) = loops.iter().partition(|one| one.mark == Mark::Parallel);
+    let (shared, others): (Vec<&NestLoop>, Vec<&NestLoop>) = loops.iter().partition(|one| one.mark == Mark::Parallel);
     let steps: i64 = shared.iter().map(|one| one.extent).product();
     let on_pool = if POOL.is(knobs, YesNo::No) { "serial" } else { "parallel" };
     let pieces = [(on_pool, count(steps, nest.grain)), ("serial", nest.grain)];
@@ -107,7 +106,7 @@ fn operators() -> impl Strategy<Value = String> {
 
 #[test]
 fn described_loops_are_those_of_the_compiler() {
-    library::open(Role::Builder).expect("TVM's library");
+    library::open(NameRole::Builder).expect("TVM's library");
     let wide = llvm("x86-64-v4", &["avx512f".to_owned()], 2);
     let narrow = llvm("x86-64-v3", &["avx2".to_owned()], 4);
     let mut runner = TestRunner::new_with_rng(

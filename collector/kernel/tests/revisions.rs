@@ -18,7 +18,7 @@ use job::space::{self, Knobs, Schedule, Setting};
 use kernel::apply::{ApplyError, SpaceCache, apply};
 use kernel::lower::{Form, lower};
 use kernel::tvm::compile::{CompileTarget, compile};
-use kernel::tvm::names::Role;
+use kernel::tvm::names::NameRole;
 use kernel::tvm::{device, library};
 use models::operators::Conv;
 use models::{Op, Task};
@@ -152,7 +152,7 @@ fn the_table_tells_what_code_is_made() {
         eprintln!("skipped: the table holds code for x86-64, which only a wheel for such machines makes");
         return;
     }
-    library::open(Role::Builder).expect("TVM is there");
+    library::open(NameRole::Builder).expect("TVM is there");
     let cpu = targets::llvm("haswell", &["avx2".to_owned()], 4);
     let gpu = targets::cuda(&targets::cuda_text(&["sm_80".to_owned()])).expect("an architecture there is");
     let hashes = std::thread::scope(|threads| {

@@ -24,7 +24,6 @@ struct Other {
     engine: Engine,
     ability: Ability,
     described: &'static Described,
-    /// How its versions begin.
     version: &'static str,
 }
 
@@ -73,7 +72,7 @@ fn job(of: &Other, file: &[u8], inputs: &[Tensor], threads: usize) -> (TempDir, 
         placement: measure::Placement::default(),
         counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
         profile: None,
-        code: job::listing::CodeWishes::default(),
+        code: job::listing::CodeRequests::default(),
     };
     (folder, job)
 }

@@ -11,7 +11,7 @@ use kernel::code::listing;
 use kernel::code::step::{Kind, Step, decode};
 use kernel::lower::{Form, lower};
 use kernel::tvm::compile::{CompileTarget, compile};
-use kernel::tvm::names::Role;
+use kernel::tvm::names::NameRole;
 use kernel::tvm::{library, object as loader};
 use models::Task;
 use object::{Object, ObjectSection};
@@ -84,7 +84,7 @@ fn stack_alignment(step: &Step) -> Option<u64> {
 
 #[test]
 fn vectors_on_the_stack_are_aligned_to_their_size() {
-    library::open(Role::Builder).expect("TVM is there");
+    library::open(NameRole::Builder).expect("TVM is there");
     for (bench, block) in [(x86("haswell", "avx2"), 32), (x86("skylake-avx512", "avx512f"), 64)] {
         let product = common::task("dense:m=128,n=256,k=256");
         let mut knobs = bench.default(&product);
@@ -274,7 +274,7 @@ fn excess(bench: &Bench, cpu: &str, spilled: fn(&[u8]) -> usize) -> Vec<String> 
 
 #[test]
 fn loops_that_take_the_time_spill_nothing() {
-    library::open(Role::Builder).expect("TVM is there");
+    library::open(NameRole::Builder).expect("TVM is there");
     let on_x86 = [("haswell", "avx2"), ("skylake-avx512", "avx512f"), ("znver5", "avx512f")];
     let wrong = std::thread::scope(|threads| {
         let mut running: Vec<_> = on_x86

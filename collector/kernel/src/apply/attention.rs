@@ -1,7 +1,8 @@
-//! Attention by register tiles: a few queries of a head at a time, whose scores stay in the nearest cache.
+//! Schedules attention with register tiles: a few queries of a head at a time, whose scores stay in the first-level
+//! cache.
 //!
-//! Keys are turned first, so that the scores of neighbouring places are vectors, as the values are by themselves; maxima
-//! and sums go by vectors, too, and are brought together last.
+//! Keys are transposed first, so that scores of adjacent positions are vectors. Maxima and sums are vectors, too, and
+//! are reduced last.
 
 use super::rows::{along_rows, partial};
 use super::{Knobs, Result, block_of_part, choice, fuse_parallel, number, plain_copy, single_epilogue};
@@ -102,15 +103,15 @@ fn vectors_at_once(lowered: &Lowered, knobs: &Knobs) -> Result<i64> {
     Ok((1..=most).rev().find(|at_once| vectors % at_once == 0).unwrap_or(1))
 }
 
-/// What a tile of queries sees.
+/// Positions that a tile of queries attends to.
 struct Skipping {
     sight: Sight,
     queries: i64,
 }
 
 impl Skipping {
-    /// Whether any query of the tile sees any of some places. The tile and the first of these places are told by the
-    /// variables of a block, of which one is the place's.
+    /// Builds the condition that some query of the tile attends to some of these positions. The variables of a block
+    /// give the tile and the first position; `place` is the index of the position's variable.
     fn sees(&self, variables: &[Expression], place: usize, places: i64) -> Result<Expression> {
         let Sight { earlier, window, .. } = self.sight;
         let (query, first) = (&variables[LEADING], &variables[place]);
@@ -121,14 +122,14 @@ impl Skipping {
     }
 }
 
-/// The loops of a block that was put below others, from its rows on.
+/// Returns the loops of a block inside another block's loops, starting with its rows.
 fn own_loops(moves: &Moves, block: &Block) -> Result<Vec<Loop>> {
     let count = moves.reduces(block)?.len() - LEADING;
     let loops = moves.loops(block)?;
     Ok(loops[loops.len() - count..].to_vec())
 }
 
-/// A reduction around a tile that is written out, whose last loop is a vector. Returns the outer loop of the reduction.
+/// Unrolls a reduction around a tile and vectorises its last loop. Returns the outer loop of the reduction.
 fn tiled(moves: &Moves, reduction: &[Loop], tile: &[Loop], vector: &Loop) -> Result<Loop> {
     moves.reorder(&[reduction, tile, std::slice::from_ref(vector)].concat())?;
     moves.vectorize(vector)?;

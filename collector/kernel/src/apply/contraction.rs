@@ -1,7 +1,7 @@
-//! Register tiles for convolutions and matrix products.
+//! Schedules convolutions and matrix products with register tiles.
 //!
-//! The result is tiled; the anchor is computed inside a tile into a small accumulator, its reduction loops outside
-//! of the tile's own loops, so that the accumulator lives in registers for the whole reduction.
+//! The result is tiled. Inside a tile, the anchor computes a small accumulator, with its reduction loops outside of the
+//! tile's own loops, so that the accumulator stays in registers during the whole reduction.
 
 use super::{
     Knobs, Result, block_of_part, choice, fuse_grains, fuse_parallel, last_epilogue, number, plain_copy,
@@ -15,7 +15,7 @@ use job::space::axes::{BLOCK, LAYOUT, OUTER, PAD_AT, PARALLEL, SPLIT_R, TILE_C, 
 use job::space::choices::{CopyAt, LayoutKind, PadAt, SumAt, SumOrder, TileOrder, WriteAt, YesNo};
 use job::space::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, COPY_AT, ORDER, SUM_AT, VECTORIZE, WRITE_AT};
 
-/// Which dimensions of the result are what.
+/// Roles of the dimensions of the result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     /// `n, c, …, y, x`
@@ -47,7 +47,7 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
         WriteAt::Tile => ends(lowered, moves, &anchor).map(|(result, cut)| (result, cut, None))?,
         WriteAt::Root => written_apart(lowered, moves, &anchor)?,
     };
-    let tile = Tile::new(knobs, is_blocked)?;
+    let tile = ContractionTile::new(knobs, is_blocked)?;
     let dimensions = |count: usize| Dimensions::of(form, count, is_blocked && !has_phases, lowered);
     let tiled = tile_result(&dimensions, moves, &result, &tile, knobs)?;
     let reduction = schedule_anchor(&dimensions, moves, &anchor, knobs, &tile, &tiled)?;
@@ -101,8 +101,8 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
     Ok(())
 }
 
-/// Leaves out sums of what is padding for a whole tile: its last place lies before the input, or its first behind it.
-fn skip_padding(moves: &Moves, window: &ReachedInput, tile: &Tile, reduction: &[Loop]) -> Result<()> {
+/// Skips sums whose input is padding for a whole tile.
+fn skip_padding(moves: &Moves, window: &ReachedInput, tile: &ContractionTile, reduction: &[Loop]) -> Result<()> {
     let spatial = window.strides.len();
     let depth = &reduction[spatial];
     let at = moves.start(depth)?;
@@ -122,7 +122,7 @@ fn skip_padding(moves: &Moves, window: &ReachedInput, tile: &Tile, reduction: &[
     Ok(moves.only_if(depth, inside.expect("a window has dimensions"))?)
 }
 
-/// The block that tiles are made of, and the one behind it that takes from them what the result has, where they have more.
+/// Returns the block to tile, and the following block that copies the result if the tiles exceed it.
 fn ends(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Block, Option<Block>)> {
     let Some(place) = lowered.blocks.iter().position(|block| block.part == Part::Cut) else {
         return Ok((single_epilogue(lowered, moves, anchor)?, None));
@@ -146,14 +146,14 @@ fn ends(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Block, Opti
 /// The dimensions of a result or of its sums.
 struct Dimensions {
     form: Form,
-    /// How many there are in the result.
+    /// Number of dimensions of the result.
     rank: usize,
-    /// Whether the channels stand as blocks, and those of a block behind all others.
+    /// Whether channels are split into blocks, with the channels of a block innermost.
     is_blocked: bool,
 }
 
 impl Dimensions {
-    /// Of a block with so many loops: sums of blocked layouts have one more than the result.
+    /// Describes a block with `count` loops. Sums of blocked layouts have one loop more than the result.
     fn of(form: Form, count: usize, is_blocked: bool, lowered: &Lowered) -> Dimensions {
         let rank = lowered.task.steps[0].output.shape.len();
         let is_blocked = is_blocked && count == rank + 1;
@@ -176,18 +176,16 @@ impl Dimensions {
 }
 
 /// Extents of a register tile.
-struct Tile {
-    /// Blocks of channels.
+struct ContractionTile {
     channels: i64,
-    /// Channels of a block.
     block: i64,
     rows: i64,
     columns: i64,
 }
 
-impl Tile {
-    fn new(knobs: &Knobs, is_blocked: bool) -> Result<Tile> {
-        Ok(Tile {
+impl ContractionTile {
+    fn new(knobs: &Knobs, is_blocked: bool) -> Result<ContractionTile> {
+        Ok(ContractionTile {
             channels: number(knobs, &TILE_C)?,
             block: if is_blocked { number(knobs, &BLOCK)? } else { 1 },
             rows: number(knobs, &TILE_Y)?,
@@ -207,8 +205,8 @@ impl Tile {
     }
 }
 
-/// The block that tiles are made of, and the last one behind it, where it stands for itself. Columns that fill whole tiles are cut
-/// as ever.
+/// Returns the block to tile, and the last block after it if that is separate. Columns that fill whole tiles are cut as
+/// usual.
 fn written_apart(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Block, Option<Block>, Option<Block>)> {
     if lowered.blocks.iter().any(|block| block.part == Part::Cut) {
         return ends(lowered, moves, anchor).map(|(result, cut)| (result, cut, None));
@@ -217,18 +215,18 @@ fn written_apart(lowered: &Lowered, moves: &Moves, anchor: &Block) -> Result<(Bl
     Ok((moves.cache_write(anchor, Memory::Global)?, None, end))
 }
 
-/// Loops over tiles and loops inside one.
+/// Loops over tiles, and loops inside a tile.
 struct Tiled {
     outer: Vec<Loop>,
     inner: Vec<Loop>,
-    /// How many of the outer loops surround all tiles of a row.
+    /// Number of outer loops around all tiles of a row.
     rows: usize,
-    /// How many of the outer loops surround tiles that are taken together.
+    /// Number of outer loops around tiles that are computed together.
     together: usize,
 }
 
 impl Tiled {
-    /// How many of the outer loops surround the sums.
+    /// Returns the number of outer loops around the sums.
     fn home(&self, knobs: &Knobs) -> usize {
         if SUM_AT.is(knobs, SumAt::Cache) { self.together } else { self.outer.len() }
     }
@@ -238,7 +236,7 @@ fn tile_result(
     dimensions: &impl Fn(usize) -> Dimensions,
     moves: &Moves,
     result: &Block,
-    tile: &Tile,
+    tile: &ContractionTile,
     knobs: &Knobs,
 ) -> Result<Tiled> {
     let loops = moves.loops(result)?;
@@ -268,14 +266,18 @@ fn tile_result(
     Ok(Tiled { outer: ordered, inner, rows, together })
 }
 
-/// Tiles along a dimension that are taken together.
+/// Returns the number of tiles along a dimension that are computed together.
 fn together(dimensions: &Dimensions, place: usize, knobs: &Knobs) -> i64 {
-    let one =
-        Tile { channels: CACHE_C.or_one(knobs), block: 1, rows: CACHE_Y.or_one(knobs), columns: CACHE_X.or_one(knobs) };
+    let one = ContractionTile {
+        channels: CACHE_C.or_one(knobs),
+        block: 1,
+        rows: CACHE_Y.or_one(knobs),
+        columns: CACHE_X.or_one(knobs),
+    };
     one.extent(dimensions, place)
 }
 
-/// The dimensions in the order of the loops over tiles; there is one tile along a block.
+/// Returns the dimensions in the order of the loops over tiles; along a block there is one tile.
 fn order_of_places(dimensions: &Dimensions, outer: TileOrder) -> Vec<usize> {
     let Dimensions { form, rank, is_blocked } = *dimensions;
     let mut places = outer.places(dimensions.channels(), rank, form == Form::Conv);
@@ -283,8 +285,8 @@ fn order_of_places(dimensions: &Dimensions, outer: TileOrder) -> Vec<usize> {
     places
 }
 
-/// The anchor inside a tile: reduction loops, then the tile, its last loop a vector. Where the sums of several tiles are finished
-/// together, the outermost reduction loop surrounds those tiles.
+/// Schedules the anchor inside a tile: reduction loops, then the tile with its last loop vectorised. If the sums of
+/// several tiles are finished together, the outermost reduction loop surrounds those tiles.
 ///
 /// Returns the reduction loops, outermost first.
 fn schedule_anchor(
@@ -292,7 +294,7 @@ fn schedule_anchor(
     moves: &Moves,
     anchor: &Block,
     knobs: &Knobs,
-    tile: &Tile,
+    tile: &ContractionTile,
     tiled: &Tiled,
 ) -> Result<Vec<Loop>> {
     let surrounding = tiled.home(knobs);
@@ -335,8 +337,8 @@ fn split_last(loops: &[Loop]) -> (Loop, Vec<Loop>) {
     (last.clone(), others.to_vec())
 }
 
-/// Splits the depth and puts the reduction loops into their order; says whether the whole depth is the last of them. Parts of it that
-/// tiles taken together sum one after the other are outside of all.
+/// Splits the depth and orders the reduction loops; returns whether the whole depth is the last of them. Parts of the
+/// depth that tiles sum consecutively are outermost.
 fn order_reduction(moves: &Moves, reduction: &[Loop], knobs: &Knobs) -> Result<(Vec<Loop>, bool)> {
     let inner = number(knobs, &SPLIT_R)?;
     let (depth, kernel) = reduction.split_first().expect("a contraction reduces");

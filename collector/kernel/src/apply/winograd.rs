@@ -1,4 +1,5 @@
-//! Winograd's products: windows row by row of tiles, products of matrices in register tiles, results row by row of tiles.
+//! Schedules Winograd convolutions: windows by rows of tiles, matrix products in register tiles, results by rows of
+//! tiles.
 
 use super::{Knobs, Result, block_of_part, fuse_parallel, number};
 use crate::lower::{Lowered, Part};
@@ -23,7 +24,7 @@ pub(super) fn apply(tile: i64, lowered: &Lowered, knobs: &Knobs, moves: &Moves) 
     Ok(())
 }
 
-/// Channels become neighbours: a vector of places is read and written apart.
+/// Transposes channels to the innermost dimension; reads and writes are separate vectors.
 fn copies(moves: &Moves, pad: &Block, strip: Option<&Loop>) -> Result<()> {
     let [image, y, x, channel] = own_loops(moves, pad, strip)?;
     let channels = moves.split(&channel, &[None, Some(LANES)])?;
@@ -33,7 +34,7 @@ fn copies(moves: &Moves, pad: &Block, strip: Option<&Loop>) -> Result<()> {
     Ok(())
 }
 
-/// All windows of a row of tiles and a vector of channels at once.
+/// Computes all windows of a row of tiles and a vector of channels at once.
 fn windows(moves: &Moves, strip: Option<&Loop>) -> Result<()> {
     let block = moves.block("winograd_windows")?;
     let [e, f, image, y, x, channel] = own_loops(moves, &block, strip)?;
@@ -53,7 +54,7 @@ fn windows(moves: &Moves, strip: Option<&Loop>) -> Result<()> {
     Ok(())
 }
 
-/// Register tiles of places and channels. Returns the loop of the sum.
+/// Schedules register tiles of positions and channels. Returns the loop of the sum.
 fn products(moves: &Moves, anchor: &Block, places: i64, strip: Option<&Loop>) -> Result<Loop> {
     let loops: [Loop; 8] = own_loops(moves, anchor, strip)?;
     let place = moves.fuse(&loops[3..6])?;
@@ -66,8 +67,8 @@ fn products(moves: &Moves, anchor: &Block, places: i64, strip: Option<&Loop>) ->
     Ok(depth)
 }
 
-/// All places of a row of tiles and a block of channels at once. Returns the loop over strips of so many rows of tiles, if there
-/// are strips.
+/// Computes all positions of a row of tiles and a block of channels at once. Returns the loop over strips of `strip`
+/// rows of tiles, if there are strips.
 fn results(moves: &Moves, result: &Block, (tile, strip): (i64, i64), block: i64) -> Result<Option<Loop>> {
     let [image, channel, y, x] = last_of(moves, result)?;
     let channels = moves.split(&channel, &[None, Some(block)])?;
@@ -106,14 +107,14 @@ fn results(moves: &Moves, result: &Block, (tile, strip): (i64, i64), block: i64)
     Ok(strips)
 }
 
-/// The innermost loops of a block.
+/// Returns the innermost loops of a block.
 fn last_of<const COUNT: usize>(moves: &Moves, block: &Block) -> Result<[Loop; COUNT]> {
     let loops = moves.loops(block)?;
     let before = loops.len() - COUNT;
     Ok(std::array::from_fn(|place| loops[before + place].clone()))
 }
 
-/// The loops of a block that stands by itself, or is computed for a strip.
+/// Returns the loops of a block, without those of a surrounding strip.
 fn own_loops<const COUNT: usize>(moves: &Moves, block: &Block, strip: Option<&Loop>) -> Result<[Loop; COUNT]> {
     if let Some(strip) = strip {
         moves.compute_at(block, strip)?;
@@ -121,7 +122,7 @@ fn own_loops<const COUNT: usize>(moves: &Moves, block: &Block, strip: Option<&Lo
     last_of(moves, block)
 }
 
-/// Runs loops on the pool, unless it is the strips that run there. Returns the innermost one that there is then.
+/// Runs loops on the pool, unless the strips run there. Returns the innermost loop.
 fn shared(moves: &Moves, loops: &[Loop], strip: Option<&Loop>) -> Result<Loop> {
     match strip {
         Some(_) => Ok(loops.last().expect("there are loops").clone()),

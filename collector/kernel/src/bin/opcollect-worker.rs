@@ -1,6 +1,6 @@
-//! Builds or runs artifacts for `opcollect`, which starts it, speaks to it over a socket and survives its end.
+//! Worker process of `opcollect`, which builds or runs artifacts and replies over a socket.
 //!
-//! A program of its own, so that the orchestrator is linked without TVM.
+//! The orchestrator survives crashes of this process and is not linked with TVM.
 
 use job::{RunJob, RunReply};
 use kernel::breeder::Breeder;
@@ -8,7 +8,7 @@ use kernel::builder::Builder;
 use kernel::network;
 use kernel::runner::{self, Runner};
 use kernel::together;
-use kernel::tvm::{compile, library, names::Role};
+use kernel::tvm::{compile, library, names::NameRole};
 use runtimes::Runtime;
 use runtimes::onnxruntime::OnnxRuntime;
 use runtimes::openvino::OpenVino;
@@ -23,24 +23,24 @@ fn main() -> ExitCode {
 
 fn serve() -> anyhow::Result<()> {
     match std::env::args().nth(1).as_deref() {
-        Some("build") => serve_with_tvm(Role::Builder, |entry, mut versions| {
+        Some("build") => serve_with_tvm(NameRole::Builder, |entry, mut versions| {
             versions.insert("cpu".to_owned(), compile::system_cpu()?);
             let mut builder = Builder::default();
             Ok(entry.serve(versions, |job| builder.answer(&job))?)
         }),
-        Some("breed") => serve_with_tvm(Role::Builder, |entry, versions| {
+        Some("breed") => serve_with_tvm(NameRole::Builder, |entry, versions| {
             let mut breeder = Breeder::default();
             Ok(entry.serve(versions, |job| breeder.answer(&job))?)
         }),
-        Some("run") => serve_with_tvm(Role::Runner, |entry, versions| {
+        Some("run") => serve_with_tvm(NameRole::Runner, |entry, versions| {
             let mut runner = Runner::new(entry.become_runner());
             Ok(entry.serve(versions, |job| runner.answer(&job))?)
         }),
-        Some("run-network") => serve_with_tvm(Role::Runner, |entry, versions| {
+        Some("run-network") => serve_with_tvm(NameRole::Runner, |entry, versions| {
             let mut runner = network::Runner::new(entry.become_runner());
             Ok(entry.serve(versions, |job| runner.answer(&job))?)
         }),
-        Some("run-together") => serve_with_tvm(Role::Runner, |entry, versions| {
+        Some("run-together") => serve_with_tvm(NameRole::Runner, |entry, versions| {
             let mut runner = together::Runner::new(entry.become_runner());
             Ok(entry.serve(versions, |job| runner.answer(&job))?)
         }),
@@ -56,20 +56,20 @@ fn serve() -> anyhow::Result<()> {
     }
 }
 
-/// Calls the artifact of a file so many times, for a simulator: `call SUPERVISOR FILE TIMES`.
+/// Calls the artifact of a file a number of times, for a simulator: `call SUPERVISOR FILE TIMES`.
 fn call() -> anyhow::Result<()> {
     let words: Vec<String> = std::env::args().skip(2).collect();
     let [supervisor, file, times] = &words[..] else { anyhow::bail!("`call` takes a process, a file and a number") };
     let process = worker::enter_alone(supervisor.parse()?)?;
-    library::open(Role::Runner)?;
+    library::open(NameRole::Runner)?;
     let job: RunJob = serde_json::from_slice(&std::fs::read(file)?)?;
     runner::call_only(process, &job, times.parse()?)
 }
 
 type Versions = BTreeMap<String, String>;
 
-/// Opens what of TVM this role needs, then serves.
-fn serve_with_tvm(role: Role, serve: impl FnOnce(Entry, Versions) -> anyhow::Result<()>) -> anyhow::Result<()> {
+/// Opens the parts of TVM that this role needs, then serves.
+fn serve_with_tvm(role: NameRole, serve: impl FnOnce(Entry, Versions) -> anyhow::Result<()>) -> anyhow::Result<()> {
     let entry = worker::enter()?;
     let opened = library::open(role)?;
     let mut versions = BTreeMap::from([("tvm".to_owned(), opened.tvm)]);
@@ -77,7 +77,7 @@ fn serve_with_tvm(role: Role, serve: impl FnOnce(Entry, Versions) -> anyhow::Res
     serve(entry, versions)
 }
 
-/// A runner that needs the driver and nothing of TVM.
+/// Serves as a runner that needs the driver but not TVM.
 fn serve_device<Job: DeserializeOwned>(answer: fn(&mut cuda::Runner, &Job) -> RunReply) -> anyhow::Result<()> {
     let entry = worker::enter()?;
     let process = entry.become_runner();
@@ -92,7 +92,7 @@ fn serve_device<Job: DeserializeOwned>(answer: fn(&mut cuda::Runner, &Job) -> Ru
     Ok(())
 }
 
-/// A runner of whole models through another runtime, which brings a pool of threads of its own.
+/// Serves as a runner of whole models with another runtime, which has its own thread pool.
 fn serve_runtime<R: Runtime>() -> anyhow::Result<()> {
     let entry = worker::enter()?;
     let mut runner = runtimes::Runner::<R>::open(entry.become_runner())?;

@@ -1,17 +1,17 @@
-//! Machine code to read: instructions with their loops, and an estimate of where the time goes among those.
+//! Disassembled machine code with its loops and the estimated share of each.
 
 use super::{Body, Nest, bodies, loops, step, weights};
 use iced_x86::{Formatter, Instruction, IntelFormatter};
 use job::listing::{Line, ListedFunction, ListedLoop};
 
-/// Functions of an operator, in the order in which they are given.
+/// Disassembles the functions of an operator.
 pub fn listing<'a>(functions: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Vec<ListedFunction> {
     let mut listed: Vec<ListedFunction> = functions.into_iter().map(|(name, code)| listed(name, code)).collect();
     share_out(&mut listed);
     listed
 }
 
-/// A function; its loops have cycles in the place of shares.
+/// Disassembles a function; `estimated_share` of its loops contains cycles.
 fn listed(name: &str, code: &[u8]) -> ListedFunction {
     let steps = step::decode(code);
     let found = loops::loops(&steps);
@@ -39,7 +39,7 @@ fn listed(name: &str, code: &[u8]) -> ListedFunction {
     ListedFunction { name: name.to_owned(), lines, loops }
 }
 
-/// Cycles become parts of all.
+/// Converts cycles to shares of the total.
 fn share_out(functions: &mut [ListedFunction]) {
     let all: f64 = functions.iter().flat_map(|function| &function.loops).map(|one| one.estimated_share).sum();
     for one in functions.iter_mut().flat_map(|function| &mut function.loops).filter(|_| all > 0.0) {

@@ -1,8 +1,8 @@
-//! What machine code says of its own time before it runs.
+//! Static features of machine code.
 //!
-//! The schedule says what was asked for; whether a tile stayed in registers, a loop was unrolled or a vector is as wide as it
-//! could be is only known from what the compiler made of it. So the instructions of every loop are counted, weighed by
-//! how often the loop turns as far as constants say so, and added up for the whole operator. Only x86-64 is read.
+//! A schedule only requests tiles, unrolling and vectors; whether a tile stays in registers, a loop is unrolled or a
+//! vector has full width depends on the compiler. So the instructions of every loop are counted, multiplied by the
+//! loop's iterations if these are constant, and summed over the operator. Only x86-64 is supported.
 
 mod instruction_sets;
 mod listing;
@@ -21,17 +21,17 @@ use std::collections::{BTreeMap, HashMap};
 use step::{Kind, Step};
 use sums::Sums;
 
-/// Turns of a loop whose count is decided while running: the taps of a window that reach over the edge, mostly.
+/// Assumed iterations of a loop with a count that is unknown at compile time, mostly window positions at the border.
 const TURNS_UNKNOWN: f64 = 3.0;
-/// The same for a loop around all others: a thread's share of the pieces.
+/// Assumed iterations of such a loop around all others, which is a thread's share of the work.
 const TURNS_UNKNOWN_OUTSIDE: f64 = 8.0;
-/// Cycles from a multiply-add to the next on the same accumulator.
+/// Latency between multiply-adds on the same accumulator.
 const FMA_LATENCY_CYCLES: f64 = 4.0;
 
-/// Figures of the functions of an operator, by name.
+/// Returns static features of the functions of an operator, by name.
 ///
-/// `macs` are the multiply-adds that the operator asks for. Loops over a thread's pieces have no count of their own; nests
-/// with multiply-adds are scaled so that these come out right.
+/// `macs` is the operator's number of multiply-adds. The iterations of loops over a thread's work are unknown, so nests
+/// with multiply-adds are scaled to this number.
 pub fn features<'a>(functions: impl IntoIterator<Item = &'a [u8]>, macs: f64) -> BTreeMap<String, f64> {
     let mut nests: Vec<Nest> = functions.into_iter().flat_map(nests).collect();
     let multiplies = |nest: &Nest| nest.sums.fma_lanes > 0.0;
@@ -69,7 +69,7 @@ pub fn features<'a>(functions: impl IntoIterator<Item = &'a [u8]>, macs: f64) ->
     found
 }
 
-/// An outermost loop with all inside it, or what stands in no loop.
+/// Outermost loop with its contents, or code outside of loops.
 #[derive(Default)]
 struct Nest {
     sums: Sums,
@@ -79,7 +79,7 @@ struct Nest {
     hot: Option<Hot>,
 }
 
-/// The loop that takes the most cycles.
+/// Loop with the most cycles.
 struct Hot {
     sums: Sums,
     cycles: f64,
@@ -87,7 +87,7 @@ struct Hot {
     turns: f64,
 }
 
-/// What stands in a loop and in none of those inside it.
+/// Code of a loop without its inner loops.
 #[derive(Clone, Default)]
 struct Body {
     sums: Sums,
@@ -116,7 +116,7 @@ impl Nest {
     }
 }
 
-/// The nests of a function, what stands in no loop first.
+/// Returns the nests of a function, with code outside of loops first.
 fn nests(code: &[u8]) -> Vec<Nest> {
     let steps = step::decode(code);
     let found = loops::loops(&steps);
@@ -131,7 +131,7 @@ fn nests(code: &[u8]) -> Vec<Nest> {
     nests
 }
 
-/// What stands in each loop alone, and what stands in none.
+/// Splits the code by innermost loop.
 fn bodies(steps: &[Step], found: &[Loop]) -> (Vec<Body>, Sums) {
     let mut bodies = vec![Body::default(); found.len()];
     let mut plain = Sums::default();
@@ -148,7 +148,7 @@ fn bodies(steps: &[Step], found: &[Loop]) -> (Vec<Body>, Sums) {
     (bodies, plain)
 }
 
-/// How often each loop turns in all.
+/// Returns the total iterations of each loop.
 fn weights(loops: &[Loop]) -> Vec<f64> {
     let mut weights: Vec<f64> = Vec::with_capacity(loops.len());
     for this in loops {

@@ -9,7 +9,6 @@ pub enum Kind {
     Fma,
     /// Other arithmetic on vectors and floating-point numbers.
     Arithmetic,
-    /// Divisions and roots.
     Division,
     /// Numbers changing their place within and between vectors.
     Shuffle,
@@ -19,16 +18,13 @@ pub enum Kind {
     Move,
     /// Addresses, counters, tests.
     Integer,
-    /// A jump.
     Jump,
-    /// A call.
     Call,
 }
 
 /// One instruction.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// What it does.
     pub kind: Kind,
     /// Elements it computes at once.
     pub lanes: u32,
@@ -40,11 +36,9 @@ pub struct Step {
     pub stored_bytes: u32,
     /// Whether that memory is the stack, where registers are spilled to.
     pub is_stack: bool,
-    /// Where it jumps to.
     pub target: Option<u64>,
     /// The whole register whose part it writes, or compares first.
     pub first: Register,
-    /// The instruction itself.
     pub instruction: Instruction,
 }
 

@@ -1,4 +1,4 @@
-//! What many instructions add up to.
+//! Counts of instructions.
 
 use super::step::{Kind, Step};
 
@@ -11,12 +11,11 @@ macro_rules! sums {
         }
 
         impl Sums {
-            /// Adds others, so many times.
+            /// Adds other counts, multiplied by `times`.
             pub fn add(&mut self, other: &Sums, times: f64) {
                 $( self.$name += times * other.$name; )*
             }
 
-            /// All of them by name.
             pub fn by_name(&self) -> impl Iterator<Item = (&'static str, f64)> {
                 [$( (stringify!($name), self.$name), )*].into_iter()
             }
@@ -25,7 +24,6 @@ macro_rules! sums {
 }
 
 sums! {
-    /// All instructions.
     instructions,
     /// Instructions that multiply and add.
     fmas,
@@ -35,7 +33,6 @@ sums! {
     wide,
     /// Other arithmetic on vectors and floating-point numbers.
     arithmetic,
-    /// Results of it.
     lanes,
     /// Quotients and roots.
     divisions,
@@ -57,14 +54,11 @@ sums! {
     spill_stores,
     /// Addresses, counters, tests.
     integers,
-    /// Jumps.
     jumps,
-    /// Calls.
     calls,
 }
 
 impl Sums {
-    /// Counts one instruction.
     pub fn count(&mut self, step: &Step) {
         const WIDEST_BYTES: u32 = 64;
         let lanes = f64::from(step.lanes);
@@ -102,8 +96,8 @@ impl Sums {
         }
     }
 
-    /// Cycles of a core that does two vector operations, two reads, one write and six instructions in each, one of which
-    /// may move numbers within vectors. What keeps it second most busy gets in the way of the first.
+    /// Returns the cycles of a core with two vector operations, two loads, one store and six instructions per cycle;
+    /// one instruction can be a shuffle. The second most used unit adds a part of its cycles.
     pub fn cycles(&self) -> f64 {
         let mut busy = [
             (self.fmas + self.arithmetic) / 2.0 + 0.7 * self.shuffles,

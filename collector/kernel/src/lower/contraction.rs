@@ -35,7 +35,7 @@ fn sums_of(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> 
             let shape = shape([*x_zero, *w_zero]);
             match writer.layout {
                 Layout::Dots { columns, is_signed } => {
-                    let tile = dots::Tile { columns, is_signed };
+                    let tile = dots::DotTile { columns, is_signed };
                     dots::conv(writer, op, &shape, &tile, (&inputs[0], &inputs[1]), output)
                 }
                 _ => conv(writer, &shape, &inputs[0], &inputs[1], output),
@@ -94,11 +94,11 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
     };
     let order = if is_depthwise && block.is_none() && strides[spatial - 1] == 2 && writer.has_vectors {
         // Vectors of every second column are read from two rows, of those with even and of those with odd numbers.
-        Order::Apart
+        SumOrder::Apart
     } else if is_by_taps && is_padded {
-        Order::Rows
+        SumOrder::Rows
     } else {
-        Order::Own
+        SumOrder::Own
     };
     // The plain form always has a padding block, as the definitions have that it shares names with.
     let data = if block.is_none() || is_padded {
@@ -123,7 +123,7 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
             let mut at = vec![batch.clone(), source];
             for d in 0..spatial {
                 let tap = kernel_axes[d].variable.mul(&index(dilations[d])?)?;
-                if order == Order::Apart && d == spatial - 1 {
+                if order == SumOrder::Apart && d == spatial - 1 {
                     let two = index(2)?;
                     at.extend([tap.floor_mod(&two)?, place[d].add(&tap.floor_div(&two)?)?]);
                     continue;
@@ -131,7 +131,7 @@ fn conv(writer: &mut Writer, shape: &ConvShape, data: &Tensor, weight: &Tensor, 
                 let read = place[d].mul(&index(strides[d])?)?.add(&tap)?;
                 at.push(if offsets[d] == 0 { read } else { read.sub(&index(offsets[d])?)? });
             }
-            if order == Order::Rows {
+            if order == SumOrder::Rows {
                 at[1..=spatial].rotate_left(1);
             }
             // A weight that is not packed is read as it is.
@@ -247,7 +247,7 @@ fn conv_of_columns(
     let columns = images * places_of_image;
     let padded = tiles::filled(columns, multiple);
     let data = if shape.window.pads.iter().any(|&pad| pad > 0) {
-        pad(writer, &output.name("pad_temp"), data, shape.window.pads, 0, Order::Own)?
+        pad(writer, &output.name("pad_temp"), data, shape.window.pads, 0, SumOrder::Own)?
     } else {
         data.clone()
     };
@@ -301,8 +301,7 @@ fn conv_names(spatial: usize, is_depthwise: bool, is_grouped: bool, is_blocked: 
 
 /// How a padded input is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Order {
-    /// As the input is.
+enum SumOrder {
     Own,
     /// Of each row first the even columns, then the odd ones.
     Apart,
@@ -311,32 +310,32 @@ enum Order {
 }
 
 /// The input surrounded by its zero point; `pads` holds all heads, then all tails, of the spatial dimensions.
-fn pad(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64], zero: i64, order: Order) -> Result<Tensor> {
+fn pad(writer: &mut Writer, name: &str, data: &Tensor, pads: &[i64], zero: i64, order: SumOrder) -> Result<Tensor> {
     let zero = constant(data.dtype, zero as f64)?;
     let (heads, tails) = pads.split_at(pads.len() / 2);
     let (heads, mut tails) = (with_leading(heads), with_leading(tails));
     let last = data.extents.len() - 1;
     let mut extents = padded_extents(writer, data, (&heads, &tails))?;
     match order {
-        Order::Own => {}
-        Order::Apart => {
+        SumOrder::Own => {}
+        SumOrder::Apart => {
             let columns = writer.number(&extents[last])?;
             // An odd number of columns has one beyond them.
             tails[last] += columns % 2;
             extents[last] = Extent::Known(2);
             extents.push(Extent::Known((columns + 1) / 2));
         }
-        Order::Rows => extents[1..last].rotate_left(1),
+        SumOrder::Rows => extents[1..last].rotate_left(1),
     }
     writer.block(name, Part::Pad, (data.dtype, &extents), |i| {
         let mut at = i.to_vec();
         match order {
-            Order::Own => {}
-            Order::Apart => {
+            SumOrder::Own => {}
+            SumOrder::Apart => {
                 let half = at.pop().expect("a row has two halves");
                 at[last] = half.mul(&index(2)?)?.add(&at[last])?;
             }
-            Order::Rows => at[1..last].rotate_right(1),
+            SumOrder::Rows => at[1..last].rotate_right(1),
         }
         padded_at(data, (&heads, &tails), &at, &zero)
     })

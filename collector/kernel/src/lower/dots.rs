@@ -15,8 +15,7 @@ use models::{DType, Op};
 use schedules::tiles::{count, filled};
 
 /// How the columns are computed.
-pub(super) struct Tile {
-    /// Their number is a multiple of this.
+pub(super) struct DotTile {
     pub(super) columns: i64,
     /// Whether data has a sign in products.
     pub(super) is_signed: bool,
@@ -30,7 +29,7 @@ pub(super) fn conv(
     writer: &mut Writer,
     op: &Op,
     convolution: &ConvShape<'_>,
-    tile: &Tile,
+    tile: &DotTile,
     (data, weight): (&Tensor, &Tensor),
     output: &Output,
 ) -> Result<Tensor> {
@@ -45,7 +44,7 @@ pub(super) fn conv(
     }
     let columns = places[places.len() - 1];
     let padded = filled(columns, tile.columns);
-    let shape = Shape { places: &places, kernel: &kernel, depth, padded, convolution, is_signed: tile.is_signed };
+    let shape = DotShape { places: &places, kernel: &kernel, depth, padded, convolution, is_signed: tile.is_signed };
     let quads = match (is_flat, depth) {
         (true, _) => shape.flat_quads(writer, data, &output.name("quads"))?,
         (false, 1) => shape.quads_of_columns(writer, data, output)?,
@@ -86,7 +85,6 @@ fn places_of(writer: &Writer, extents: &[Extent]) -> Result<Vec<i64>> {
     writer.numbers(&extents[2..])
 }
 
-/// Images, channels, and the rest.
 fn with_channels(images: &Extent, channels: Extent, rest: &[i64]) -> Vec<Extent> {
     [images.clone(), channels].into_iter().chain(known(rest)).collect()
 }
@@ -205,7 +203,7 @@ fn quad(mut byte: impl FnMut(i64) -> Element) -> Element {
     Ok(whole.expect("a quad has bytes"))
 }
 
-struct Shape<'a> {
+struct DotShape<'a> {
     /// Extents of the result's places.
     places: &'a [i64],
     kernel: &'a [i64],
@@ -217,7 +215,7 @@ struct Shape<'a> {
     is_signed: bool,
 }
 
-impl Shape<'_> {
+impl DotShape<'_> {
     /// The zero point as products see it.
     fn zero(&self, dtype: DType) -> i64 {
         self.convolution.zeros[0] + shift(dtype, self.is_signed)
@@ -283,7 +281,7 @@ impl Shape<'_> {
             .collect()
     }
 
-    /// Phase of the stride and place in it, so many places behind those of a column.
+    /// Returns the phase and the position within the stride for a column at an offset.
     fn phase(&self, behind: &Expression, column: &Expression) -> std::result::Result<[Expression; 2], TvmError> {
         let stride = index(self.stride())?;
         Ok([behind.floor_mod(&stride)?, column.add(&behind.floor_div(&stride)?)?])

@@ -86,7 +86,7 @@ fn gather_nd(writer: &mut Writer, batch: usize, inputs: &[Tensor], output: &Outp
 }
 
 /// How updates find their element.
-trait Target {
+trait IndexTarget {
     /// Loops over the updates that may be meant for an element.
     fn loops(&self) -> Result<Vec<Axis>>;
     /// Where the update of these loops stands for an element, and whether it is meant for it.
@@ -101,13 +101,11 @@ trait Target {
 /// `ScatterElements`: all updates along one dimension.
 struct Elements {
     axis: usize,
-    /// Extents of the data.
     data: Vec<i64>,
-    /// Extents of the indices.
     indices: Vec<i64>,
 }
 
-impl Target for Elements {
+impl IndexTarget for Elements {
     fn loops(&self) -> Result<Vec<Axis>> {
         Ok(vec![axis("u", &Extent::Known(self.indices[self.axis]), true)?])
     }
@@ -144,11 +142,10 @@ struct Slices {
     looked_up: i64,
     /// Extents of the tuples, without the last dimension that holds them.
     tuples: Vec<i64>,
-    /// Extents of the data.
     data: Vec<i64>,
 }
 
-impl Target for Slices {
+impl IndexTarget for Slices {
     fn loops(&self) -> Result<Vec<Axis>> {
         let tuples = self.tuples.iter().enumerate();
         let axes = tuples.map(|(d, &extent)| axis(&format!("u{d}"), &Extent::Known(extent), true));
@@ -182,7 +179,7 @@ impl Target for Slices {
 
 fn scatter(
     writer: &mut Writer,
-    target: &impl Target,
+    target: &impl IndexTarget,
     combine: ScatterOp,
     inputs: &[Tensor],
     output: &Output,
@@ -224,7 +221,7 @@ fn replace(
     writer: &mut Writer,
     loops: &[Axis],
     term: &Term<'_>,
-    target: &impl Target,
+    target: &impl IndexTarget,
     inputs: &[Tensor],
     output: &Output,
 ) -> Result<Tensor> {

@@ -52,7 +52,6 @@ pub struct Form {
     pub columns_first: bool,
     /// Whether the second operand of a product is copied, panel by panel.
     pub copies: bool,
-    /// Of what type indices are.
     pub indices: DType,
 }
 
@@ -102,16 +101,13 @@ pub struct ReachedInput {
     pub dilations: Vec<i64>,
     /// Padding before the input.
     pub heads: Vec<i64>,
-    /// Extents of the input.
     pub extents: Vec<i64>,
 }
 
 /// One block and what a schedule may do with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// Unique name.
     pub name: String,
-    /// Its part in the task.
     pub part: Part,
 }
 
@@ -141,7 +137,6 @@ pub enum Part {
 /// In what products of half precision are summed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sums {
-    /// In their own type.
     Own,
     /// In 32 bits, as GPUs do it.
     Wide,
@@ -168,7 +163,6 @@ pub(crate) struct Writer {
     sums: Sums,
     /// Sizes that a call decides, by name.
     symbols: HashMap<String, Extent>,
-    /// Name of the operator at hand.
     operator: &'static str,
     /// Extents of a convolution's window, which a weight stored as a matrix does not tell.
     kernel: Vec<i64>,
@@ -184,7 +178,6 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// The extents of a type.
     fn extents(&mut self, ty: &TensorType) -> Result<Vec<Extent>> {
         let mut extents = Vec::with_capacity(ty.rank());
         for dim in &ty.shape {
@@ -203,12 +196,10 @@ impl Writer {
         Ok(extents)
     }
 
-    /// An extent that must be a number.
     fn number(&self, extent: &Extent) -> Result<i64> {
         extent.number().ok_or_else(|| LowerError::Symbolic { operator: self.operator.to_owned() })
     }
 
-    /// Extents that must be numbers.
     fn numbers(&self, extents: &[Extent]) -> Result<Vec<i64>> {
         extents.iter().map(|extent| self.number(extent)).collect()
     }
@@ -358,9 +349,9 @@ fn lower_step(writer: &mut Writer, place: usize, step: &Step, inputs: &[Tensor])
 }
 
 /// Lowers an operator, or returns None if it belongs to another family.
-type Family = fn(&mut Writer, &Op, &[Tensor], &Output) -> Result<Option<Tensor>>;
+type OperatorFamily = fn(&mut Writer, &Op, &[Tensor], &Output) -> Result<Option<Tensor>>;
 
-const FAMILIES: &[Family] = &[
+const FAMILIES: &[OperatorFamily] = &[
     attention::lower,
     contraction::lower,
     index::lower,
@@ -396,7 +387,6 @@ impl Output {
     }
 }
 
-/// Extents that are numbers.
 fn known(numbers: &[i64]) -> Vec<Extent> {
     numbers.iter().map(|&number| Extent::Known(number)).collect()
 }

@@ -1,7 +1,7 @@
 //! Normalisations: each is helpers over rows, then one block that scales every element.
 
 use super::pointwise::{axis_of, unary, wide};
-use super::reduce::Rows;
+use super::reduce::ReducedRows;
 use super::{Output, Part, Result, Writer};
 use crate::tvm::TvmError;
 use crate::tvm::expression::{Axis, Expression, Extent, Reduction, Tensor, axis, constant, index, reduce};
@@ -81,7 +81,7 @@ fn layer_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor]
 fn rms_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor], output: &Output) -> Result<Tensor> {
     let [data, scale] = inputs else { unreachable!("rms_norm has two inputs") };
     let dtype = output.dtype;
-    let rows = Rows { axes: (first..output.extents.len()).collect(), keep: true };
+    let rows = ReducedRows { axes: (first..output.extents.len()).collect(), keep: true };
     let part = constant(dtype, 1.0 / rows.count(writer, data)? as f64)?;
     let squares = sum(writer, &output.name("norm_squares"), &rows, data, |x, _| x.mul(&x))?;
     writer.block(&output.name("rms_norm"), Part::Anchor, output.like(), |i| {
@@ -94,7 +94,7 @@ fn rms_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor], 
 fn sum(
     writer: &mut Writer,
     name: &str,
-    rows: &Rows,
+    rows: &ReducedRows,
     data: &Tensor,
     term: impl Fn(Expression, &[Expression]) -> std::result::Result<Expression, TvmError>,
 ) -> Result<Tensor> {
@@ -113,7 +113,7 @@ fn mean_variance_norm(
 ) -> Result<Tensor> {
     let dtype = output.dtype;
     let rank = output.extents.len();
-    let rows = Rows { axes: axes.iter().map(|&axis| axis_of(axis, rank)).collect(), keep: true };
+    let rows = ReducedRows { axes: axes.iter().map(|&axis| axis_of(axis, rank)).collect(), keep: true };
     let part = constant(dtype, 1.0 / rows.count(writer, data)? as f64)?;
     let total = sum(writer, &output.name("norm_sum"), &rows, data, |x, _| Ok(x))?;
     let squares = sum(writer, &output.name("norm_squares"), &rows, data, |x, row| {
@@ -128,7 +128,7 @@ fn mean_variance_norm(
 }
 
 fn lp_norm(writer: &mut Writer, axis: i64, order: i64, data: &Tensor, output: &Output) -> Result<Tensor> {
-    let rows = Rows { axes: vec![axis_of(axis, output.extents.len())], keep: true };
+    let rows = ReducedRows { axes: vec![axis_of(axis, output.extents.len())], keep: true };
     let powers = sum(writer, &output.name("norm_powers"), &rows, data, |x, _| match order {
         1 => x.abs(),
         _ => x.mul(&x),

@@ -9,12 +9,12 @@ use models::{BinaryOp, CompareOp, DType, Op, UnaryOp};
 type Element = std::result::Result<Expression, TvmError>;
 
 /// The element at a place.
-type Rule<'a> = Box<dyn Fn(&[Expression]) -> Element + 'a>;
+type PointwiseRule<'a> = Box<dyn Fn(&[Expression]) -> Element + 'a>;
 
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
     let dtype = output.dtype;
     let read = |operand: usize, place: &[Expression]| broadcast_read(&inputs[operand], place);
-    let (name, element): (&str, Rule) = match op {
+    let (name, element): (&str, PointwiseRule) = match op {
         Op::ScaleShift(ScaleShift { axis }) => (
             "scale_shift",
             Box::new(|place| {
@@ -94,7 +94,6 @@ pub(super) fn wide(dtype: DType) -> DType {
     }
 }
 
-/// A function of a number of this type.
 pub(super) fn unary(function: UnaryOp, x: &Expression, dtype: DType) -> Element {
     let is_exact = match function {
         UnaryOp::Relu

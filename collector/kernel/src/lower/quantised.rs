@@ -52,7 +52,6 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
     .map(Some)
 }
 
-/// One number for all, or one per channel.
 fn per_channel(scale: &Tensor, place: &[Expression], axis: i64) -> Element {
     if scale.extents.is_empty() {
         return scale.at(&[]);

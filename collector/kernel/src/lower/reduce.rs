@@ -8,18 +8,18 @@ use models::operators::{ArgReduce, ArgTop, CumSum, Reduce};
 use models::{DType, Op, ReduceOp, UnaryOp};
 
 type Element = std::result::Result<Expression, TvmError>;
-type Places = std::result::Result<Vec<Expression>, TvmError>;
+type ReducedPlaces = std::result::Result<Vec<Expression>, TvmError>;
 
 pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Output) -> Result<Option<Tensor>> {
     let data = &inputs[0];
     match op {
         Op::Reduce(Reduce { function, axes, keep }) => {
             let rank = data.extents.len();
-            let rows = Rows { axes: axes.iter().map(|&axis| axis_of(axis, rank)).collect(), keep: *keep };
+            let rows = ReducedRows { axes: axes.iter().map(|&axis| axis_of(axis, rank)).collect(), keep: *keep };
             reduce_rows(writer, *function, &rows, data, output)
         }
         Op::ArgReduce(ArgReduce { largest, axis, keep, last }) => {
-            let rows = Rows { axes: vec![axis_of(*axis, data.extents.len())], keep: *keep };
+            let rows = ReducedRows { axes: vec![axis_of(*axis, data.extents.len())], keep: *keep };
             arg_reduce(writer, *largest, *last, &rows, data, output)
         }
         Op::ArgTop(ArgTop { axis, largest, .. }) => {
@@ -35,13 +35,13 @@ pub(super) fn lower(writer: &mut Writer, op: &Op, inputs: &[Tensor], output: &Ou
 }
 
 /// The dimensions of a tensor that become one element.
-pub(super) struct Rows {
+pub(super) struct ReducedRows {
     pub(super) axes: Vec<usize>,
     /// Whether they stay with extent 1 in what is indexed.
     pub(super) keep: bool,
 }
 
-impl Rows {
+impl ReducedRows {
     /// New loops over the reduced dimensions.
     pub(super) fn loops(&self, data: &Tensor) -> Result<Vec<Axis>> {
         let axes = self.axes.iter().map(|&dimension| axis(&format!("k{dimension}"), &data.extents[dimension], true));
@@ -68,7 +68,7 @@ impl Rows {
     }
 
     /// The place in the result of a place in the data.
-    pub(super) fn row(&self, at: &[Expression]) -> Places {
+    pub(super) fn row(&self, at: &[Expression]) -> ReducedPlaces {
         let places = at.iter().enumerate().filter_map(|(dimension, own)| match self.axes.contains(&dimension) {
             true if self.keep => Some(index(0)),
             true => None,
@@ -94,7 +94,13 @@ impl Rows {
     }
 }
 
-fn reduce_rows(writer: &mut Writer, function: ReduceOp, rows: &Rows, data: &Tensor, output: &Output) -> Result<Tensor> {
+fn reduce_rows(
+    writer: &mut Writer,
+    function: ReduceOp,
+    rows: &ReducedRows,
+    data: &Tensor,
+    output: &Output,
+) -> Result<Tensor> {
     let dtype = output.dtype;
     if function == ReduceOp::LogSumExp {
         return log_sum_exp(writer, rows, data, output);
@@ -129,7 +135,7 @@ fn reduce_rows(writer: &mut Writer, function: ReduceOp, rows: &Rows, data: &Tens
 }
 
 /// The maximum, then the sum of what is left of it, so that no exponential overflows.
-fn log_sum_exp(writer: &mut Writer, rows: &Rows, data: &Tensor, output: &Output) -> Result<Tensor> {
+fn log_sum_exp(writer: &mut Writer, rows: &ReducedRows, data: &Tensor, output: &Output) -> Result<Tensor> {
     let dtype = output.dtype;
     let loops = rows.loops(data)?;
     let largest = writer.block(&output.name("reduce_largest"), Part::Helper, output.like(), |i| {
@@ -150,7 +156,7 @@ fn arg_reduce(
     writer: &mut Writer,
     largest: bool,
     last: bool,
-    rows: &Rows,
+    rows: &ReducedRows,
     data: &Tensor,
     output: &Output,
 ) -> Result<Tensor> {

@@ -56,7 +56,7 @@ fn blended(data: &Tensor, terms: &[Term]) -> Element {
 }
 
 /// Where one dimension is read, and with which weight; no weight is one.
-type Source = (Expression, Option<Expression>);
+type SampleSource = (Expression, Option<Expression>);
 
 /// Indices so far with the product of their weights.
 type Term = (Vec<Expression>, Option<Expression>);
@@ -67,7 +67,7 @@ fn sources(
     old: i64,
     new: i64,
     dtype: DType,
-) -> std::result::Result<Vec<Source>, TvmError> {
+) -> std::result::Result<Vec<SampleSource>, TvmError> {
     if mode == ResizeMode::Nearest {
         return Ok(vec![(place.mul(&index(old)?)?.floor_div(&index(new)?)?, None)]);
     }
@@ -88,7 +88,7 @@ fn sources(
     Ok(vec![(low, Some(constant(dtype, 1.0)?.sub(&part)?)), (high, Some(part))])
 }
 
-fn blend(terms: &[Term], sources: &[Source]) -> std::result::Result<Vec<Term>, TvmError> {
+fn blend(terms: &[Term], sources: &[SampleSource]) -> std::result::Result<Vec<Term>, TvmError> {
     let mut longer = Vec::with_capacity(terms.len() * sources.len());
     for (at, weight) in terms {
         for (place, share) in sources {

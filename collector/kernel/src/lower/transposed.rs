@@ -1,8 +1,8 @@
-//! Transposed convolutions.
+//! Lowers transposed convolutions.
 //!
 //! Two forms. Plain: a convolution of the input spread out by the strides, most of which is zeros then. Blocked: the places of
 //! the result by their *phases*, their places within a stride: each phase is a convolution of the input itself, with every
-//! so manieth tap. Weights are packed by phases. What
+//! `stride`-th tap. Weights are packed by phases. What
 //! follows is computed for all phases, which a last block brings together.
 
 use super::movement::{padded_at, padded_extents};

@@ -25,7 +25,7 @@ pub(super) fn conv(
 ) -> Result<Tensor> {
     let is_small = writer.kernel == [KERNEL as i64; 2] && data.dtype == DType::F32;
     let transforms = transforms(tile).filter(|_| is_small).ok_or_else(unsupported)?;
-    let form = Form { dtype: data.dtype, output };
+    let form = WinogradForm { dtype: data.dtype, output };
     let window = transforms.window_extent();
     let [images, sources] = [writer.number(&data.extents[0])?, writer.number(&data.extents[1])?];
     let extents = writer.numbers(&output.extents)?;
@@ -80,12 +80,12 @@ pub(super) fn unsupported() -> LowerError {
     LowerError::Unsupported { operator: "conv".to_owned(), why }
 }
 
-struct Form<'a> {
+struct WinogradForm<'a> {
     dtype: DType,
     output: &'a Output,
 }
 
-impl Form<'_> {
+impl WinogradForm<'_> {
     /// The input with its channels last, surrounded by zeros as far as windows reach.
     fn padded(&self, writer: &mut Writer, data: &Tensor, pads: &[i64], extents: &[i64]) -> Result<Tensor> {
         let own = writer.numbers(&data.extents)?;

@@ -40,10 +40,9 @@ pub(super) fn writer(operator: &str) -> Option<Function> {
     }))
 }
 
-/// From an address and an offset in elements to another such place, so many bytes.
+/// Copies bytes between two addresses with offsets in elements.
 ///
-/// All shared memory is one array of bytes in generated code, whatever is kept there: only the source tells what an element
-/// is.
+/// Generated code keeps all shared memory in one byte array, so only the source determines the element size.
 fn copy(arguments: &[Value]) -> Result<Value> {
     let [places @ .., bytes] = arguments else { return Err(TvmError::new("copy", "it has no arguments")) };
     if places.len() != 4 {

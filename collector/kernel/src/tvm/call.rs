@@ -18,7 +18,6 @@ pub struct Value(pub(in crate::tvm) Any);
 pub struct TvmError {
     /// The function that was called.
     pub call: String,
-    /// What TVM said.
     pub message: String,
 }
 
@@ -71,7 +70,6 @@ impl Value {
         Value(Any::new())
     }
 
-    /// An array.
     pub fn array(items: impl IntoIterator<Item = Value>) -> Value {
         Value(Any::from(Array::new(items.into_iter().map(|item| item.0).collect::<Vec<Any>>())))
     }

@@ -139,7 +139,6 @@ pub struct Texts {
     pub scheduled: String,
     /// TIR as LLVM's IR is made of it.
     pub lowered: String,
-    /// LLVM's IR.
     pub llvm: String,
 }
 

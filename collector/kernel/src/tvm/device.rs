@@ -22,7 +22,6 @@ type Result<T> = std::result::Result<T, TvmError>;
 pub struct DeviceSource {
     /// CUDA C or OpenCL C.
     pub text: String,
-    /// What is launched, in order.
     pub launches: Launches,
     /// Time of lowering, in milliseconds.
     pub lower_ms: f64,
@@ -60,8 +59,8 @@ pub fn generate(module: &Module, target: &CompileTarget, has_fragments: bool) ->
     provide_headers()?;
     let start = Instant::now();
     let module = lower(module, target, has_fragments)?;
-    let device = run_pass(&filter(Side::Device)?, &module)?;
-    let host = run_pass(&filter(Side::Host)?, &module)?;
+    let device = run_pass(&filter(FunctionSide::Device)?, &module)?;
+    let host = run_pass(&filter(FunctionSide::Host)?, &module)?;
     let graph = call!(names::JSON_GRAPH, &host.0, Value::none())?.text()?;
     let launches =
         job::device::launches(&graph).map_err(|error| TvmError::new(names::SPLIT_HOST_DEVICE.text, error))?;
@@ -113,18 +112,18 @@ fn lower(module: &Module, target: &CompileTarget, has_fragments: bool) -> Result
 
 /// Which functions of a split module.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Side {
+enum FunctionSide {
     Host,
     Device,
 }
 
 /// The pass that keeps the functions of one side.
-fn filter(side: Side) -> Result<Value> {
+fn filter(side: FunctionSide) -> Result<Value> {
     let keep = Function::from_packed(move |arguments: &[AnyView]| {
         let function = arguments.first().map(|view| Value(Any::from(*view)));
         let function = function.ok_or_else(|| raise("a filter gets a function"))?;
         let is_kernel = is_kernel(&function).map_err(raise)?;
-        Ok(Any::from(is_kernel == (side == Side::Device)))
+        Ok(Any::from(is_kernel == (side == FunctionSide::Device)))
     });
     call!(names::FILTER, Value(Any::from(keep)))
 }

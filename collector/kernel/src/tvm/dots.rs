@@ -30,7 +30,6 @@ const RULE: &str = "llvm.FLowerIntrinsic";
 pub struct Pair<'a> {
     /// Four bytes.
     pub data: &'a Expression,
-    /// Whether they have a sign.
     pub is_signed: bool,
 }
 
@@ -56,7 +55,6 @@ pub(super) enum Instruction {
     None,
 }
 
-/// What a target has.
 pub(super) fn instruction(target: &Value) -> Result<Instruction> {
     let has = |feature: &str| call!(names::TARGET_HAS_FEATURE, feature, target)?.boolean();
     Ok(if has("avx512vnni")? && has("avx512vl")? {
@@ -105,7 +103,7 @@ fn register() -> Result<()> {
     static REGISTERED: OnceLock<Result<()>> = OnceLock::new();
     REGISTERED
         .get_or_init(|| {
-            /// It reads state: nobody computes equal ones once, for then a sum would not see its pair.
+            /// Marked as reading state, so that equal calls are not merged; otherwise a sum would lose its pair.
             const READS: i64 = 2;
             const LEVEL: i64 = 11;
             for operator in [ADD, UNSIGNED, SIGNED] {
@@ -151,7 +149,7 @@ fn name(is_signed: bool, lanes: u16) -> String {
     format!("opcollect.{}.{lanes}", if is_signed { "signed_dot" } else { "dot" })
 }
 
-/// The lanes of the instruction that does a vector of so many: the narrowest that has them.
+/// Returns the width of the narrowest instruction for a vector of this many lanes.
 fn native(instruction: Instruction, is_signed: bool, lanes: u16) -> Option<u16> {
     let widths: &[u16] = match (instruction, is_signed) {
         (Instruction::Avx512Vnni, false) => &[4, 8, 16],

@@ -17,9 +17,7 @@ type Result<T> = std::result::Result<T, TvmError>;
 
 /// A schedule that was measured.
 pub struct Ancestor {
-    /// Its moves.
     pub moves: Schedule,
-    /// Its time in nanoseconds.
     pub time_ns: f64,
 }
 
@@ -30,7 +28,6 @@ pub struct Breeding {
     pub count: i64,
     /// Seed of every draw and mutation.
     pub seed: i64,
-    /// Threads that TVM may use.
     pub threads: i64,
 }
 
@@ -100,7 +97,7 @@ fn judging(judge: impl Fn(&[Features]) -> Vec<f64> + 'static) -> Value {
     let answer = move |arguments: &[AnyView<'_>]| {
         let failed = |why: &str| Error::new(RUNTIME_ERROR, why, "");
         let [context, candidates, place] = arguments else { return Err(failed("a judge is given three things")) };
-        let place = place.try_as::<*mut c_void>().ok_or_else(|| failed("a judge is not told where to write"))?;
+        let place = place.try_as::<*mut c_void>().ok_or_else(|| failed("a cost model lacks an output buffer"))?;
         let [context, candidates] = [context, candidates].map(|view| Value(Any::from(*view)));
         let found = features::of_candidates(&context, &candidates).map_err(|error| failed(&error.to_string()))?;
         let found: Vec<Features> = found.iter().map(|stores| features::of_stores(stores)).collect();

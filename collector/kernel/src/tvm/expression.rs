@@ -18,16 +18,13 @@ pub struct Expression(pub(in crate::tvm) Value);
 #[derive(Clone)]
 pub struct Tensor {
     pub(in crate::tvm) value: Value,
-    /// Element type.
     pub dtype: DType,
-    /// Extents, outermost first.
     pub extents: Vec<Extent>,
 }
 
 /// How many elements a dimension has.
 #[derive(Clone)]
 pub enum Extent {
-    /// So many.
     Known(i64),
     /// As many as the tensors have that the function is called with.
     Symbol(Expression),
@@ -75,7 +72,6 @@ pub enum Reduction {
     Product,
 }
 
-/// A constant.
 pub fn constant(dtype: DType, number: f64) -> Result<Expression> {
     if dtype.is_float() {
         return call!(names::FLOAT_IMMEDIATE, dtype, number, Value::none()).map(Expression);
@@ -147,9 +143,7 @@ two_operands! {
     floor_div = FLOOR_DIV;
     /// `self - right * floor(self / right)` of integers
     floor_mod = FLOOR_MOD;
-    /// The larger
     max = MAX;
-    /// The smaller
     min = MIN;
     /// `self >= right`
     at_least = GREATER_EQUAL;
@@ -163,17 +157,12 @@ two_operands! {
     at_most = LESS_EQUAL;
     /// `self > right`
     greater = GREATER;
-    /// Both
     and = AND;
-    /// One of them or both
     or = OR;
     /// The remainder with the sign of `self`, of integers
     truncated_mod = TRUNCATED_MOD;
-    /// Bits that both have
     bit_and = BITWISE_AND;
-    /// Bits that one of them has
     bit_or = BITWISE_OR;
-    /// Bits that only one of them has
     bit_xor = BITWISE_XOR;
     /// Bits moved up
     shift_left = LEFT_SHIFT;
@@ -191,7 +180,6 @@ macro_rules! one_operand {
     };
 }
 one_operand! {
-    /// The magnitude
     abs = ABS;
     /// The largest whole number not above it
     floor = FLOOR;
@@ -201,11 +189,8 @@ one_operand! {
     nearest = NEARBYINT;
     /// The fraction dropped
     trunc = TRUNC;
-    /// Whether it is no number
     is_nan = IS_NAN;
-    /// Whether it is an infinity
     is_inf = IS_INF;
-    /// The opposite
     not = NOT;
     /// Every bit turned
     bit_not = BITWISE_NOT;
@@ -381,10 +366,8 @@ pub fn module(inputs: &[Tensor], output: &Tensor) -> Result<Module> {
     call!(names::MODULE_FROM_FUNCTION, function, Value::empty_map()).map(Module)
 }
 
-/// The name of a module's function.
 const FUNCTION: &str = "main";
 
-/// A module's function.
 pub(in crate::tvm) fn function(module: &Module) -> Result<Value> {
     call!(names::MODULE_FUNCTION, &module.0, FUNCTION)
 }

@@ -50,10 +50,10 @@ const ARITHMETIC: [&str; 16] = [
     "selections",
 ];
 const LOOPS: [&str; 3] = ["vectorized", "unrolled", "parallel"];
-/// What is told of a buffer, with its place among the numbers of one.
+/// Features of a buffer, with their indices among the features of an access.
 const TRAFFIC: [(&str, usize); 4] = [("bytes", 3), ("unique_bytes", 4), ("lines", 5), ("unique_lines", 6)];
 const REUSE: [(&str, usize); 4] = [("reuse_steps", 10), ("reuse_bytes", 11), ("reuses", 12), ("stride", 17)];
-/// Buffers of the place that does most that are told of.
+/// Number of described buffers of the innermost block.
 const BUFFERS_TOLD: usize = 3;
 
 /// One vector for each place that writes, in the order of the program.

@@ -18,19 +18,19 @@ pub struct Kernel {
 }
 
 /// A tensor in native memory.
-pub struct Buffer {
+pub struct KernelBuffer {
     tensor: Tensor,
 }
 
-impl Buffer {
+impl KernelBuffer {
     /// A tensor of zeros.
-    pub fn new(dtype: DType, extents: &[i64], bounds: Bounds) -> Result<Buffer, MemoryError> {
-        Ok(Buffer { tensor: memory::tensor(extents, data_type(dtype), bounds)? })
+    pub fn new(dtype: DType, extents: &[i64], bounds: Bounds) -> Result<KernelBuffer, MemoryError> {
+        Ok(KernelBuffer { tensor: memory::tensor(extents, data_type(dtype), bounds)? })
     }
 
     /// A tensor in memory that others lie in, too.
-    pub fn inside(memory: &Shared, offset: usize, dtype: DType, extents: &[i64]) -> Result<Buffer, MemoryError> {
-        Ok(Buffer { tensor: memory.tensor(offset, extents, data_type(dtype))? })
+    pub fn inside(memory: &Shared, offset: usize, dtype: DType, extents: &[i64]) -> Result<KernelBuffer, MemoryError> {
+        Ok(KernelBuffer { tensor: memory.tensor(offset, extents, data_type(dtype))? })
     }
 
     /// Sets all elements, given as the bytes of the tensor in row-major order.
@@ -56,7 +56,7 @@ impl Buffer {
 
 // SAFETY: a buffer is reference-counted native memory without ties to a thread; the count is atomic, and only one
 // thread at a time holds the buffers of a runner.
-unsafe impl Send for Buffer {}
+unsafe impl Send for KernelBuffer {}
 
 /// The entry every artifact has.
 const ENTRY: &str = "main";
@@ -77,7 +77,7 @@ impl Kernel {
     }
 
     /// Calls it `times` times in a row on these tensors, the output last.
-    pub fn call(&self, buffers: &[&Buffer], times: u32) -> Result<(), TvmError> {
+    pub fn call(&self, buffers: &[&KernelBuffer], times: u32) -> Result<(), TvmError> {
         let views: Vec<AnyView> = buffers.iter().map(|buffer| buffer.view()).collect();
         for _ in 0..times {
             self.function.call_packed(&views).map_err(|error| TvmError::new(ENTRY, error.message()))?;
@@ -91,7 +91,7 @@ impl Kernel {
     }
 
     /// Times it with TVM's own evaluator; seconds per run, one number per repeat.
-    pub fn evaluate_with_tvm(&self, buffers: &[&Buffer], rule: &Evaluator) -> Result<Vec<f64>, TvmError> {
+    pub fn evaluate_with_tvm(&self, buffers: &[&KernelBuffer], rule: &Evaluator) -> Result<Vec<f64>, TvmError> {
         // The evaluator finds a function by its name, and a name is taken for ever.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("opcollect.kernel.{}", NEXT.fetch_add(1, Ordering::Relaxed));

@@ -39,12 +39,12 @@ thread_local! {
 struct Hook {
     original: Launch,
     origin: Instant,
-    places: Box<[Place]>,
+    places: Box<[LaunchPlace]>,
 }
 
 /// Where one task is written down.
 #[derive(Default)]
-struct Place {
+struct LaunchPlace {
     /// The call, and below it the thread.
     what: AtomicU64,
     start_ns: AtomicU64,
@@ -52,7 +52,7 @@ struct Place {
 }
 
 /// What one launch asks for; it lives until all its tasks have ended.
-struct Region {
+struct LaunchRegion {
     lambda: Lambda,
     data: *mut c_void,
 }
@@ -62,7 +62,7 @@ struct Region {
 pub fn hook() -> Option<HostClock> {
     if HOOK.get().is_none() {
         let original = original()?;
-        let places = std::iter::repeat_with(Place::default).take(PLACES).collect();
+        let places = std::iter::repeat_with(LaunchPlace::default).take(PLACES).collect();
         let _ = HOOK.set(Hook { original, origin: Instant::now(), places });
     }
     HOOK.get().map(|hook| HostClock::since(hook.origin))
@@ -95,7 +95,7 @@ pub fn look_away() -> (Vec<Task>, usize) {
     IS_LOOKING.store(false, Ordering::Relaxed);
     let taken = TAKEN.load(Ordering::Relaxed);
     let Some(hook) = HOOK.get() else { return (Vec::new(), 0) };
-    let task = |place: &Place| {
+    let task = |place: &LaunchPlace| {
         let what = place.what.load(Ordering::Relaxed);
         Task {
             call: (what >> 32) as usize,
@@ -139,7 +139,7 @@ unsafe extern "C" fn launch(lambda: Lambda, data: *mut c_void, tasks: c_int) -> 
         // SAFETY: the caller's own arguments go to the function that it meant.
         return unsafe { (hook.original)(lambda, data, tasks) };
     }
-    let region = Region { lambda, data };
+    let region = LaunchRegion { lambda, data };
     // SAFETY: TVM's function calls `task` with what it is given here, and returns when all tasks have ended: so the region
     // outlives them.
     unsafe { (hook.original)(task, (&raw const region).cast_mut().cast(), tasks) }
@@ -152,7 +152,7 @@ unsafe extern "C" fn launch(lambda: Lambda, data: *mut c_void, tasks: c_int) -> 
 /// Only TVM's pool calls it, with the region that `launch` gave it.
 unsafe extern "C" fn task(number: c_int, environment: *mut c_void, region: *mut c_void) -> c_int {
     // SAFETY: `launch` gave its region, which lives until this task has ended, and nobody writes to it.
-    let region = unsafe { &*region.cast::<Region>() };
+    let region = unsafe { &*region.cast::<LaunchRegion>() };
     // SAFETY: these are the lambda, its number and its data as the code that was launched gave them.
     let lambda = || unsafe { (region.lambda)(number, environment, region.data) };
     if thread_counts::is_counting() {

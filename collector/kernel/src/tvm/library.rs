@@ -4,7 +4,7 @@
 //! fatal signals are removed: they spend half a second on a stack print before the process dies.
 
 use super::call;
-use super::names::{ALL, Role};
+use super::names::{ALL, NameRole};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use nix::sys::signal::{SigHandler, Signal, signal};
 use std::path::{Path, PathBuf};
@@ -38,28 +38,27 @@ pub struct Versions {
     pub tvm: String,
     /// LLVM's major version; only a builder knows.
     pub llvm: Option<String>,
-    /// The folder the libraries came from.
     pub folder: PathBuf,
 }
 
 /// Opens what the role needs, checks the release and looks up every function of the table.
-pub fn open(role: Role) -> Result<Versions, LibraryError> {
+pub fn open(role: NameRole) -> Result<Versions, LibraryError> {
     let tried = libraries::tvm();
     let folder = tried.iter().find(|folder| folder.join("libtvm_runtime.so").is_file()).cloned();
     let folder = folder.ok_or(LibraryError::NotFound { tried })?;
     let tvm = version(&folder)?;
     open_library(&folder.join("libtvm_runtime.so"))?;
     open_library(&folder.join("libtvm_runtime_extra.so"))?;
-    if role == Role::Builder {
+    if role == NameRole::Builder {
         open_library(&folder.join("libtvm_compiler.so"))?;
     }
     reset_signal_handlers();
-    for name in ALL.iter().filter(|name| name.role == Role::Runner || role == Role::Builder) {
+    for name in ALL.iter().filter(|name| name.role == NameRole::Runner || role == NameRole::Builder) {
         if call::function(name).is_err() {
             return Err(LibraryError::MissingFunction { path: folder, name: name.text });
         }
     }
-    let llvm = (role == Role::Builder)
+    let llvm = (role == NameRole::Builder)
         .then(|| call::call!(super::names::LLVM_VERSION).and_then(|version| version.integer()).ok())
         .flatten()
         .map(|version| version.to_string());

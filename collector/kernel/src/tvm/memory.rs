@@ -51,12 +51,7 @@ pub enum Bounds {
 pub enum MemoryError {
     /// A dimension is negative, or the size in bytes does not fit the machine.
     #[error("a tensor of shape {shape:?} and type {dtype} has no size that fits this machine")]
-    Size {
-        /// The shape asked for.
-        shape: Vec<i64>,
-        /// The type asked for.
-        dtype: String,
-    },
+    Size { shape: Vec<i64>, dtype: String },
     /// The system refused.
     #[error("cannot map {size_bytes} bytes for a tensor: {source}")]
     Map {
@@ -67,16 +62,10 @@ pub enum MemoryError {
     },
     /// The values are of another type than the tensor.
     #[error("the tensor holds {tensor}, not {values}")]
-    Type {
-        /// The tensor's type.
-        tensor: String,
-        /// The values' type.
-        values: String,
-    },
+    Type { tensor: String, values: String },
     /// The counts differ.
     #[error("the tensor holds {tensor} {unit}, but {values} were given")]
     Length {
-        /// What is counted.
         unit: &'static str,
         /// How many the tensor holds.
         tensor: usize,
@@ -118,18 +107,18 @@ pub fn tensor(shape: &[i64], dtype: DLDataType, bounds: Bounds) -> Result<Tensor
 /// Memory that several tensors lie in.
 #[derive(Clone)]
 pub struct Shared {
-    mapping: Arc<Mapping>,
+    mapping: Arc<PageMapping>,
     size_bytes: usize,
 }
 
 impl Shared {
-    /// So many bytes, all zero.
+    /// Allocates zeroed bytes.
     ///
     /// # Errors
     ///
     /// The system refuses the memory.
     pub fn new(size_bytes: usize, bounds: Bounds) -> Result<Shared, MemoryError> {
-        let mapping = Mapping::new(size_bytes, bounds).map_err(|source| MemoryError::Map { size_bytes, source })?;
+        let mapping = PageMapping::new(size_bytes, bounds).map_err(|source| MemoryError::Map { size_bytes, source })?;
         Ok(Shared { mapping: Arc::new(mapping), size_bytes })
     }
 
@@ -156,20 +145,20 @@ impl Shared {
         if wanted.is_none() {
             return Err(MemoryError::Size { shape: shape.to_vec(), dtype: dtype.to_string().as_str().to_owned() });
         }
-        let part = Part { mapping: Arc::clone(&self.mapping), offset };
+        let part = MemoryPart { mapping: Arc::clone(&self.mapping), offset };
         Ok(Tensor::from_nd_alloc(part, shape, dtype, DLDevice::new(DLDeviceType::kDLCPU, 0)))
     }
 }
 
 /// The place of one tensor in memory that several lie in.
-struct Part {
-    mapping: Arc<Mapping>,
+struct MemoryPart {
+    mapping: Arc<PageMapping>,
     offset: usize,
 }
 
 // SAFETY: who makes a part has seen that its tensor lies in the mapping and begins where it must, and the mapping lives
 // as long as the part, which the tensor owns.
-unsafe impl NDAllocator for Part {
+unsafe impl NDAllocator for MemoryPart {
     const MIN_ALIGN: usize = ALIGNMENT_BYTES;
 
     // SAFETY: asks nothing of its caller; the binding declares it so.
@@ -190,7 +179,7 @@ unsafe impl NDAllocator for Part {
 ///
 /// They are not one row in this machine's memory.
 pub fn bytes_of(tensor: &Tensor) -> Result<usize, MemoryError> {
-    Ok(Row::of(tensor)?.size_bytes)
+    Ok(TensorRow::of(tensor)?.size_bytes)
 }
 
 /// Copies the values out of a tensor.
@@ -199,7 +188,7 @@ pub fn bytes_of(tensor: &Tensor) -> Result<usize, MemoryError> {
 ///
 /// The tensor holds another type, has gaps, or is not in this machine's memory.
 pub fn read<T: Element>(tensor: &Tensor) -> Result<Vec<T>, MemoryError> {
-    let source = Row::of_type::<T>(tensor)?;
+    let source = TensorRow::of_type::<T>(tensor)?;
     let mut values = vec![T::default(); source.count];
     let target = values.as_mut_ptr().cast::<u8>();
     // SAFETY: both are `size_bytes` long, the new vector overlaps nothing, and every pattern is a value of `T`.
@@ -213,7 +202,7 @@ pub fn read<T: Element>(tensor: &Tensor) -> Result<Vec<T>, MemoryError> {
 ///
 /// As for [`read`]; also when the count of values differs from the tensor's.
 pub fn write<T: Element>(tensor: &Tensor, values: &[T]) -> Result<(), MemoryError> {
-    let target = Row::of_type::<T>(tensor)?;
+    let target = TensorRow::of_type::<T>(tensor)?;
     if values.len() != target.count {
         return Err(MemoryError::Length { unit: "values", tensor: target.count, values: values.len() });
     }
@@ -228,7 +217,7 @@ pub fn write<T: Element>(tensor: &Tensor, values: &[T]) -> Result<(), MemoryErro
 ///
 /// The tensor has gaps, or is not in this machine's memory.
 pub fn read_bytes(tensor: &Tensor) -> Result<Vec<u8>, MemoryError> {
-    let source = Row::of(tensor)?;
+    let source = TensorRow::of(tensor)?;
     let mut bytes = vec![0; source.size_bytes];
     // SAFETY: both are `size_bytes` long, and the new vector overlaps nothing.
     unsafe { std::ptr::copy_nonoverlapping(source.start, bytes.as_mut_ptr(), source.size_bytes) };
@@ -241,7 +230,7 @@ pub fn read_bytes(tensor: &Tensor) -> Result<Vec<u8>, MemoryError> {
 ///
 /// As for [`read_bytes`]; also when the count of bytes differs from the tensor's.
 pub fn write_bytes(tensor: &Tensor, bytes: &[u8]) -> Result<(), MemoryError> {
-    let target = Row::of(tensor)?;
+    let target = TensorRow::of(tensor)?;
     if bytes.len() != target.size_bytes {
         return Err(MemoryError::Length { unit: "bytes", tensor: target.size_bytes, values: bytes.len() });
     }
@@ -251,13 +240,13 @@ pub fn write_bytes(tensor: &Tensor, bytes: &[u8]) -> Result<(), MemoryError> {
 }
 
 /// The memory of a tensor without gaps.
-struct Row {
+struct TensorRow {
     start: *mut u8,
     count: usize,
     size_bytes: usize,
 }
 
-impl Row {
+impl TensorRow {
     fn of(tensor: &Tensor) -> Result<Self, MemoryError> {
         let inaccessible = |what| Err(MemoryError::Inaccessible { what });
         let view = TensorView::from(tensor);
@@ -307,18 +296,18 @@ fn size_bytes(shape: &[i64], dtype: DLDataType) -> Option<usize> {
 
 /// The pages of one tensor.
 #[derive(Debug)]
-struct Mapping {
+struct PageMapping {
     pages: NonNull<c_void>,
     pages_bytes: usize,
     start: NonNull<c_void>,
 }
 
 // SAFETY: a mapping is memory without ties to a thread, and nothing of this value changes after it was made.
-unsafe impl Send for Mapping {}
+unsafe impl Send for PageMapping {}
 // SAFETY: as above; what lies in the memory is for the tensors in it to answer for.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for PageMapping {}
 
-impl Mapping {
+impl PageMapping {
     fn new(size_bytes: usize, bounds: Bounds) -> io::Result<Self> {
         let page_bytes = page_bytes();
         let too_large = || io::Error::from(io::ErrorKind::OutOfMemory);
@@ -353,7 +342,7 @@ impl Mapping {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for PageMapping {
     fn drop(&mut self) {
         // SAFETY: the pages are ours, and the tensor that used them is gone.
         let unmapped = unsafe { munmap(self.pages, self.pages_bytes) };

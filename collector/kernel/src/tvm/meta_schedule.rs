@@ -20,7 +20,7 @@ pub struct Spaces {
     /// Those without tensor cores come first.
     schedules: Vec<Designed>,
     /// Post-processors of each family of spaces.
-    families: Vec<Family>,
+    families: Vec<SpaceFamily>,
     /// How many draws one sample may take.
     draws: usize,
 }
@@ -32,7 +32,7 @@ struct Designed {
 }
 
 /// What spaces that were generated together have in common.
-struct Family {
+struct SpaceFamily {
     postprocs: Vec<Value>,
     // Keeps the post-processors' view of target and module alive.
     _context: Value,
@@ -100,7 +100,7 @@ pub(in crate::tvm) fn context(module: &Module, target: &Value, generator: &Value
     context_of(module, target, [generator, &Value::none()], THREADS, SEED)
 }
 
-/// The same with a strategy of search beside the generator, and threads and a seed for both.
+/// Creates a tuning context with a search strategy, a thread count and a seed.
 pub(in crate::tvm) fn context_of(
     module: &Module,
     target: &Value,
@@ -123,14 +123,13 @@ pub(in crate::tvm) fn plain_generator(target: &CompileTarget) -> Result<(Value, 
 }
 
 impl Spaces {
-    /// Adds the spaces of a generator.
     fn add(&mut self, target: &CompileTarget, generator: &Value, postprocs: &Value) -> Result<()> {
         let context = context(&self.module, &target.sampled, generator)?;
         call!(names::META_INITIALIZE, &context)?;
         let schedules = call!(names::META_DESIGN_SPACE, generator, &self.module.0)?.items()?;
         let family = self.families.len();
         self.schedules.extend(schedules.into_iter().map(|schedule| Designed { schedule, family }));
-        self.families.push(Family { postprocs: postprocs.items()?, _context: context });
+        self.families.push(SpaceFamily { postprocs: postprocs.items()?, _context: context });
         Ok(())
     }
 

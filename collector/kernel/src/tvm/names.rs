@@ -6,7 +6,7 @@
 
 /// Which worker needs a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum NameRole {
     /// Runs artifacts; maps the small runtime alone.
     Runner,
     /// Compiles; maps the compiler too.
@@ -16,12 +16,11 @@ pub enum Role {
 /// One function of TVM's global registry.
 #[derive(Clone, Copy, Debug)]
 pub struct Name {
-    /// The name in the registry.
     pub text: &'static str,
     /// How many arguments it takes, absent ones given as None.
     pub arguments: usize,
     /// The worker that needs it.
-    pub role: Role,
+    pub role: NameRole,
     pub(super) index: usize,
 }
 
@@ -32,9 +31,8 @@ macro_rules! names {
         $(
             #[doc = concat!("`", $text, "`")]
             pub const $identifier: Name =
-                Name { text: $text, arguments: $arguments, role: Role::$role, index: Index::$identifier as usize };
+                Name { text: $text, arguments: $arguments, role: NameRole::$role, index: Index::$identifier as usize };
         )*
-        /// All of them.
         pub const ALL: &[Name] = &[$($identifier),*];
     };
 }

@@ -4,13 +4,13 @@
 //! pool of threads.
 
 use super::call::TvmError;
-use super::kernel::{Buffer, Kernel};
+use super::kernel::{Kernel, KernelBuffer};
 use super::memory::{Bounds, MemoryError, Shared};
 use super::object::{self, LoadError};
 use super::stack_offset::with_stack_offset;
 use super::staged::Staging;
 use super::{launch, thread_counts, workspace};
-use executor::{Argument, Content, Place, Port};
+use executor::{CallArgument, Content, Place, ProgramPort};
 use measure::Placement;
 use measure::counters::Channel;
 use profile::session::{Subject, Task, ThreadCount, Watch};
@@ -34,12 +34,12 @@ pub enum NetworkError {
 type Result<T> = std::result::Result<T, NetworkError>;
 
 /// A loaded program with its memory.
-pub struct Network {
+pub struct LoadedNetwork {
     kernels: Vec<Kernel>,
     /// Code and tensors of each call.
-    calls: Vec<(usize, Vec<Buffer>)>,
-    inputs: Vec<Buffer>,
-    outputs: Vec<Buffer>,
+    calls: Vec<(usize, Vec<KernelBuffer>)>,
+    inputs: Vec<KernelBuffer>,
+    outputs: Vec<KernelBuffer>,
     /// Whether an output is an input or a constant, which no call writes.
     is_given: Vec<bool>,
 }
@@ -47,11 +47,8 @@ pub struct Network {
 /// A function of built code in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlacedFunction {
-    /// Which code of the program.
     pub code: usize,
-    /// Its symbol.
     pub name: String,
-    /// Its first byte.
     pub start: u64,
     /// The first byte behind it.
     pub end: u64,
@@ -70,7 +67,6 @@ pub struct Calls<'a> {
     pub lost_tasks: usize,
     /// Threads on which calls run side by side, where the program has stages.
     pub staging: Option<Staging>,
-    /// Where its stack is.
     placement: Placement,
     batches: u32,
 }
@@ -88,24 +84,24 @@ impl SideBySide<'_, '_> {
     }
 }
 
-impl Network {
+impl LoadedNetwork {
     /// Loads code, stores constants and makes room for everything else.
-    pub fn load(process: RunnerProcess, content: &Content, placement: Placement) -> Result<Network> {
+    pub fn load(process: RunnerProcess, content: &Content, placement: Placement) -> Result<LoadedNetwork> {
         let load = |(code, bytes): (usize, &Vec<u8>)| {
             Kernel::load(process, bytes).map_err(|source| NetworkError::Code { code, source })
         };
         let kernels = content.codes.iter().enumerate().map(load).collect::<Result<Vec<_>>>()?;
-        let memory = Memory::new(content, placement)?;
+        let memory = NetworkMemory::new(content, placement)?;
         let program = &content.program;
         let mut calls = Vec::with_capacity(program.calls.len());
         for call in &program.calls {
             let buffers = call.arguments.iter().map(|argument| memory.buffer(argument)).collect::<Result<Vec<_>>>()?;
             calls.push((call.code, buffers));
         }
-        let port = |index: usize, port: &Port, own: fn(usize) -> Place| {
+        let port = |index: usize, port: &ProgramPort, own: fn(usize) -> Place| {
             let place = port.same_as.unwrap_or(own(index));
             let extents = port.ty.extents().unwrap_or_default();
-            memory.buffer(&Argument { place, dtype: port.ty.dtype, extents })
+            memory.buffer(&CallArgument { place, dtype: port.ty.dtype, extents })
         };
         let inputs = program.inputs.iter().enumerate();
         let inputs = inputs.map(|(index, one)| port(index, one, Place::Input)).collect::<Result<_>>()?;
@@ -113,12 +109,12 @@ impl Network {
         let outputs = outputs.map(|(index, one)| port(index, one, Place::Output)).collect::<Result<_>>()?;
         let is_given =
             program.outputs.iter().map(|port| matches!(port.same_as, Some(Place::Input(_) | Place::Constant(_))));
-        Ok(Network { kernels, calls, inputs, outputs, is_given: is_given.collect() })
+        Ok(LoadedNetwork { kernels, calls, inputs, outputs, is_given: is_given.collect() })
     }
 
     /// Sets all inputs, given one after the other.
     pub fn write_inputs(&self, mut bytes: &[u8]) -> Result<()> {
-        let sizes = self.inputs.iter().map(Buffer::size_bytes).collect::<std::result::Result<Vec<_>, _>>()?;
+        let sizes = self.inputs.iter().map(KernelBuffer::size_bytes).collect::<std::result::Result<Vec<_>, _>>()?;
         let (wanted, found) = (sizes.iter().sum(), bytes.len());
         if wanted != found {
             return Err(NetworkError::Length { what: "the inputs", wanted, found });
@@ -131,7 +127,7 @@ impl Network {
         Ok(())
     }
 
-    /// Fills the outputs with a pattern that a result hardly has, so that what nobody wrote is seen.
+    /// Fills the outputs with an unlikely pattern, so that unwritten elements are detected.
     pub fn poison_outputs(&self) -> Result<()> {
         let written = self.outputs.iter().zip(&self.is_given).filter(|(_, is_given)| !**is_given);
         for (output, _) in written {
@@ -170,7 +166,8 @@ impl Network {
     /// What a run consists of.
     pub fn calls(&self) -> Calls<'_> {
         let calls = self.calls.iter();
-        let calls = calls.map(|(code, buffers)| (&self.kernels[*code], buffers.iter().map(Buffer::view).collect()));
+        let calls =
+            calls.map(|(code, buffers)| (&self.kernels[*code], buffers.iter().map(KernelBuffer::view).collect()));
         Calls {
             all: calls.collect(),
             watched: None,
@@ -228,7 +225,6 @@ impl Calls<'_> {
         Ok(if seen.is_empty() { Vec::new() } else { seen.swap_remove(seen.len() / 2).1 })
     }
 
-    /// One of its calls.
     fn run_one(&self, call: usize) -> std::result::Result<(), TvmError> {
         let (kernel, views) = &self.all[call];
         kernel.call_views(views)
@@ -305,7 +301,7 @@ impl Subject for Calls<'_> {
 }
 
 /// The memory of a program, by what lies in it.
-struct Memory<'a> {
+struct NetworkMemory<'a> {
     content: &'a Content,
     activations: Shared,
     constants: Shared,
@@ -313,21 +309,22 @@ struct Memory<'a> {
     outputs: Vec<Shared>,
 }
 
-impl Memory<'_> {
-    fn new(content: &Content, placement: Placement) -> Result<Memory<'_>> {
+impl NetworkMemory<'_> {
+    fn new(content: &Content, placement: Placement) -> Result<NetworkMemory<'_>> {
         let size = |bytes: u64| usize::try_from(bytes).expect("what was read fits this machine");
         let mut number = 0;
         let mut shared = |bytes: usize| {
             number += 1;
             Shared::new(bytes, Bounds::Moved(placement.tensor_bytes(number)))
         };
-        let ports = |ports: &[Port], shared: &mut dyn FnMut(usize) -> std::result::Result<Shared, MemoryError>| {
-            let bytes = |port: &Port| size(port.ty.bytes().unwrap_or(0));
+        let ports = |ports: &[ProgramPort],
+                     shared: &mut dyn FnMut(usize) -> std::result::Result<Shared, MemoryError>| {
+            let bytes = |port: &ProgramPort| size(port.ty.bytes().unwrap_or(0));
             ports.iter().map(|port| shared(bytes(port))).collect::<std::result::Result<Vec<Shared>, MemoryError>>()
         };
         let constants = shared(content.constants.len())?;
         constants.write(&content.constants)?;
-        Ok(Memory {
+        Ok(NetworkMemory {
             content,
             activations: shared(size(content.program.activation_bytes))?,
             constants,
@@ -336,7 +333,7 @@ impl Memory<'_> {
         })
     }
 
-    fn buffer(&self, argument: &Argument) -> Result<Buffer> {
+    fn buffer(&self, argument: &CallArgument) -> Result<KernelBuffer> {
         let (memory, offset) = match argument.place {
             Place::Activation(offset) => (&self.activations, offset),
             Place::Input(index) => (&self.inputs[index], 0),
@@ -344,6 +341,6 @@ impl Memory<'_> {
             Place::Constant(index) => (&self.constants, self.content.offsets[index]),
         };
         let offset = usize::try_from(offset).expect("what was read fits this machine");
-        Ok(Buffer::inside(memory, offset, argument.dtype, &argument.extents)?)
+        Ok(KernelBuffer::inside(memory, offset, argument.dtype, &argument.extents)?)
     }
 }

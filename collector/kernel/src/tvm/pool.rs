@@ -58,14 +58,14 @@ impl RunThreads for PoolThreads {
 #[cfg(test)]
 mod tests {
     use super::super::library;
-    use super::super::names::Role;
+    use super::super::names::NameRole;
     use super::*;
     use measure::affinity;
     use std::sync::Mutex;
 
     #[test]
     fn each_thread_of_the_pool_works_on_its_own_cpu() {
-        library::open(Role::Runner).expect("TVM is there");
+        library::open(NameRole::Runner).expect("TVM is there");
         let cpus = affinity::allowed().expect("this process runs somewhere");
         let seen: Vec<Mutex<Vec<Vec<usize>>>> = cpus.iter().map(|_| Mutex::default()).collect();
         // A pool belongs to its thread and pins it.

@@ -59,9 +59,7 @@ pub enum Memory {
     Local,
     /// Registers of a warp that hold fragments of a left operand for tensor cores.
     FragmentsLeft,
-    /// Those of a right operand.
     FragmentsRight,
-    /// Those of sums.
     FragmentsSum,
 }
 
@@ -90,7 +88,6 @@ impl Schedule {
         call!(names::SCHEDULE, &module.0, seed, NO_DEBUG_CHECKS, SHORT_ERRORS, true).map(Schedule::of)
     }
 
-    /// TVM's schedule.
     pub(in crate::tvm) fn of(schedule: Value) -> Schedule {
         Schedule(schedule, Rc::default(), Rc::default())
     }
@@ -112,7 +109,6 @@ impl Schedule {
         Ok(())
     }
 
-    /// The block of a name.
     pub fn block(&self, name: &str) -> Result<Block> {
         call!(names::GET_BLOCK, &self.0, name, "main").map(Block)
     }

@@ -123,7 +123,7 @@ mod tests {
     use super::{bytes_of_type, mark, quoted, unquoted};
     use serde_json::{Value, json};
 
-    /// A module's graph with one allocation of so many elements.
+    /// Builds a module's graph with one allocation of this many elements.
     fn graph(dtype: &str, scope: &str, elements: u64) -> Value {
         json!({"nodes": [
             {"type": "ir.PrimType", "data": {"dtype": dtype}},

@@ -12,18 +12,18 @@ pub const STEP_BYTES: usize = 16;
 ///
 /// The stack stays where it is on processors other than x86-64 and AArch64.
 pub fn with_stack_offset<T, F: FnOnce() -> T>(bytes: usize, function: F) -> T {
-    let mut call = Call { function: Some(function), result: None };
+    let mut call = OffsetCall { function: Some(function), result: None };
     moved::run(&mut call, bytes % PAGE_BYTES / STEP_BYTES * STEP_BYTES);
     call.result.expect("the function was called")
 }
 
 /// A function with the place of its result.
-struct Call<T, F> {
+struct OffsetCall<T, F> {
     function: Option<F>,
     result: Option<T>,
 }
 
-impl<T, F: FnOnce() -> T> Call<T, F> {
+impl<T, F: FnOnce() -> T> OffsetCall<T, F> {
     fn make(&mut self) {
         self.result = self.function.take().map(|function| function());
     }
@@ -31,14 +31,14 @@ impl<T, F: FnOnce() -> T> Call<T, F> {
 
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 mod moved {
-    use super::Call;
+    use super::OffsetCall;
     use std::arch::naked_asm;
     use std::ffi::c_void;
 
     type Callee = unsafe extern "C-unwind" fn(*mut c_void);
 
     /// Makes a call with the stack moved down by a multiple of 16 bytes, at most a page.
-    pub(super) fn run<T, F: FnOnce() -> T>(call: &mut Call<T, F>, bytes: usize) {
+    pub(super) fn run<T, F: FnOnce() -> T>(call: &mut OffsetCall<T, F>, bytes: usize) {
         // SAFETY: the callee gets the call of its own type, which is borrowed for the whole time; the offset keeps the
         // stack aligned, and is too small to step over the guard page below the stack.
         unsafe { move_and_call((&raw mut *call).cast(), make::<T, F>, bytes) }
@@ -51,7 +51,7 @@ mod moved {
     /// The pointer leads to a call of these types that nothing else uses meanwhile.
     unsafe extern "C-unwind" fn make<T, F: FnOnce() -> T>(call: *mut c_void) {
         // SAFETY: the caller's promise.
-        unsafe { &mut *call.cast::<Call<T, F>>() }.make();
+        unsafe { &mut *call.cast::<OffsetCall<T, F>>() }.make();
     }
 
     /// Calls `callee` with `data` after moving the stack pointer down. The frame pointer leads back to the caller's frame, also
@@ -114,9 +114,9 @@ mod moved {
 
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod moved {
-    use super::Call;
+    use super::OffsetCall;
 
-    pub(super) fn run<T, F: FnOnce() -> T>(call: &mut Call<T, F>, _: usize) {
+    pub(super) fn run<T, F: FnOnce() -> T>(call: &mut OffsetCall<T, F>, _: usize) {
         call.make();
     }
 }

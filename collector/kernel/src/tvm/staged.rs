@@ -29,7 +29,7 @@ struct ReadyStage {
     crews: Vec<Crew>,
     calls: Vec<Vec<usize>>,
     failures: Vec<Mutex<Option<TvmError>>>,
-    /// When each group began and ended the last time that somebody looked.
+    /// Start and end of each group in the last profiled run.
     seen_ns: Vec<(AtomicU64, AtomicU64)>,
 }
 
@@ -88,7 +88,7 @@ impl Staging {
         Ok(())
     }
 
-    /// When each group of each stage began and ended the last time that somebody looked.
+    /// Returns the start and end of each group of each stage in the last profiled run.
     pub(super) fn seen_ns(&self) -> Vec<Vec<(f64, f64)>> {
         let of = |(begin, end): &(AtomicU64, AtomicU64)| {
             (begin.load(Ordering::Relaxed) as f64, end.load(Ordering::Relaxed) as f64)

@@ -21,7 +21,7 @@ pub(super) type Lambda = unsafe extern "C" fn(c_int, *mut c_void, *mut c_void) -
 struct Patience {
     /// Polls of a seat before it sleeps.
     awake: u32,
-    /// Polls of whoever waits before others may run.
+    /// Number of polls before a waiting thread yields.
     alone: u32,
 }
 
@@ -31,9 +31,9 @@ const ALONE: Patience = Patience { awake: 20_000, alone: 256 };
 /// Where seats share cores.
 const CROWDED: Patience = Patience { awake: 400, alone: 100 };
 
-/// What a seat is told to do.
+/// Command of a seat.
 #[derive(Clone, Copy)]
-struct Order {
+struct TeamOrder {
     run: unsafe fn(*const c_void, usize),
     data: *const c_void,
     number: usize,
@@ -41,42 +41,42 @@ struct Order {
 
 /// One thread's place; apart from others in memory, so that who polls one does not disturb the next.
 #[repr(align(128))]
-struct Seat {
+struct TeamSeat {
     given: AtomicU64,
     done: AtomicU64,
     is_asleep: AtomicBool,
     is_closed: AtomicBool,
-    order: UnsafeCell<Order>,
+    order: UnsafeCell<TeamOrder>,
     thread: OnceLock<Thread>,
 }
 
 // SAFETY: an order is written only by the one who may give the next, before its number is stored, and read by the seat after it
 // has loaded that number; the next is given only after the seat has said that this one is done.
-unsafe impl Sync for Seat {}
+unsafe impl Sync for TeamSeat {}
 // SAFETY: the pointers of an order are read by the seat alone, while whoever gave it waits and keeps what they point to.
-unsafe impl Send for Seat {}
+unsafe impl Send for TeamSeat {}
 
 /// The threads.
 pub(super) struct Team {
-    seats: Vec<Arc<Seat>>,
+    seats: Vec<Arc<TeamSeat>>,
     threads: Vec<JoinHandle<()>>,
     patience: Patience,
 }
 
 /// The seats of one group, and what its launches need.
 pub(super) struct Crew {
-    /// Whoever leads, then the members.
+    /// Leader first, then members.
     seats: Vec<usize>,
     /// Counters by which tasks wait for each other, as TVM's code counts; one line of memory each.
-    sync: Box<[Line]>,
+    sync: Box<[CacheLine]>,
     has_failed: AtomicBool,
 }
 
 #[repr(align(64))]
 #[derive(Default)]
-struct Line(AtomicI32);
+struct CacheLine(AtomicI32);
 
-/// What TVM's code is told of the tasks that run with it.
+/// Description of the parallel tasks for TVM's code.
 #[repr(C)]
 struct Environment {
     sync: *mut c_void,
@@ -84,7 +84,7 @@ struct Environment {
 }
 
 /// What one launch asks for; it lives until all its tasks have ended.
-struct Region<'a> {
+struct TeamRegion<'a> {
     lambda: Lambda,
     data: *mut c_void,
     tasks: usize,
@@ -94,11 +94,10 @@ struct Region<'a> {
 /// Who starts tasks from this thread.
 #[derive(Clone, Copy)]
 enum Starting {
-    /// TVM's pool.
     Pool,
     /// A crew of a team, both of which live while this is said.
     Crew(*const Team, *const Crew),
-    /// Nobody: tasks run here, one after the other.
+    /// No other threads: tasks run sequentially in this one.
     Alone,
 }
 
@@ -109,24 +108,24 @@ thread_local! {
 // SAFETY: it reads nothing.
 unsafe fn nothing(_: *const c_void, _: usize) {}
 
-impl Seat {
-    fn new() -> Seat {
-        Seat {
+impl TeamSeat {
+    fn new() -> TeamSeat {
+        TeamSeat {
             given: AtomicU64::new(0),
             done: AtomicU64::new(0),
             is_asleep: AtomicBool::new(false),
             is_closed: AtomicBool::new(false),
-            order: UnsafeCell::new(Order { run: nothing, data: std::ptr::null(), number: 0 }),
+            order: UnsafeCell::new(TeamOrder { run: nothing, data: std::ptr::null(), number: 0 }),
             thread: OnceLock::new(),
         }
     }
 
-    /// Gives an order; its number.
+    /// Submits a command and returns its number.
     ///
     /// # Safety
     ///
-    /// The order before is done, nobody else gives one, and what this one points to lives until it is done.
-    unsafe fn give(&self, order: Order) -> u64 {
+    /// The previous command is done, no other thread submits one, and the data of this one lives until it is done.
+    unsafe fn give(&self, order: TeamOrder) -> u64 {
         // SAFETY: the seat reads only after it has loaded the number that is stored next, and is not reading now.
         unsafe { *self.order.get() = order };
         let number = self.given.load(Ordering::Relaxed) + 1;
@@ -181,7 +180,7 @@ impl Team {
     /// pinned there already.
     pub fn new(cpus: &[usize], layers: usize) -> std::io::Result<Team> {
         let patience = if layers > 1 { CROWDED } else { ALONE };
-        let seats: Vec<Arc<Seat>> = (0..cpus.len() * layers).map(|_| Arc::new(Seat::new())).collect();
+        let seats: Vec<Arc<TeamSeat>> = (0..cpus.len() * layers).map(|_| Arc::new(TeamSeat::new())).collect();
         let mut team = Team { seats, threads: Vec::new(), patience };
         for (number, seat) in team.seats.iter().enumerate().skip(1) {
             let (cpu, own) = (cpus[number % cpus.len()], Arc::clone(seat));
@@ -199,7 +198,7 @@ impl Team {
 
     /// Does `work` for each of these crews, side by side, each led by its first seat, and waits for all.
     pub fn side_by_side<W: Fn(usize) + Sync>(&self, crews: &[Crew], work: &W) {
-        struct Job<'a, W> {
+        struct TeamJob<'a, W> {
             team: &'a Team,
             crews: &'a [Crew],
             work: &'a W,
@@ -207,15 +206,15 @@ impl Team {
         // SAFETY: only `side_by_side` names it, and gives it its own job.
         unsafe fn lead<W: Fn(usize) + Sync>(data: *const c_void, group: usize) {
             // SAFETY: `side_by_side` gave its job, of this very type, and waits until all orders are done.
-            let job = unsafe { &*data.cast::<Job<'_, W>>() };
+            let job = unsafe { &*data.cast::<TeamJob<'_, W>>() };
             let before = STARTING.replace(Starting::Crew(job.team, &raw const job.crews[group]));
             (job.work)(group);
             STARTING.set(before);
         }
-        let job = Job { team: self, crews, work };
+        let job = TeamJob { team: self, crews, work };
         let data = (&raw const job).cast();
         for (group, crew) in crews.iter().enumerate().filter(|(_, crew)| crew.seats[0] != 0) {
-            let order = Order { run: lead::<W>, data, number: group };
+            let order = TeamOrder { run: lead::<W>, data, number: group };
             // SAFETY: seats of a stage's crews are distinct, so nobody else gives this one orders; the job lives until all
             // orders are waited for, below.
             unsafe { self.seats[crew.seats[0]].give(order) };
@@ -265,7 +264,7 @@ impl Crew {
         if let Some(own) = seats.iter().position(|seat| *seat == 0) {
             seats.swap(0, own);
         }
-        let sync = std::iter::repeat_with(Line::default).take(seats.len()).collect();
+        let sync = std::iter::repeat_with(CacheLine::default).take(seats.len()).collect();
         Crew { seats, sync, has_failed: AtomicBool::new(false) }
     }
 
@@ -274,13 +273,13 @@ impl Crew {
         let tasks = if tasks == 0 { self.seats.len() } else { tasks };
         self.sync.iter().for_each(|line| line.0.store(0, Ordering::Relaxed));
         self.has_failed.store(false, Ordering::Relaxed);
-        let region = Region { lambda, data, tasks, crew: self };
+        let region = TeamRegion { lambda, data, tasks, crew: self };
         let pointer = (&raw const region).cast();
         let busy = self.seats.len().min(tasks);
         for (number, &seat) in self.seats.iter().enumerate().take(busy).skip(1) {
             // SAFETY: only this crew's leader gives its members orders, one launch after the other, and the region lives until
             // all are waited for, below.
-            unsafe { team.seats[seat].give(Order { run: share, data: pointer, number }) };
+            unsafe { team.seats[seat].give(TeamOrder { run: share, data: pointer, number }) };
         }
         let before = STARTING.replace(Starting::Alone);
         // SAFETY: the region is what `share` expects.
@@ -300,7 +299,7 @@ impl Crew {
 /// The data is a region that lives until all members are done.
 unsafe fn share(data: *const c_void, number: usize) {
     // SAFETY: the caller's promise.
-    let region = unsafe { &*data.cast::<Region<'_>>() };
+    let region = unsafe { &*data.cast::<TeamRegion<'_>>() };
     let sync = region.crew.sync.as_ptr().cast_mut().cast();
     let tasks = i32::try_from(region.tasks).unwrap_or(i32::MAX);
     let mut environment = Environment { sync, tasks };
@@ -328,7 +327,7 @@ pub(super) unsafe fn launch(lambda: Lambda, data: *mut c_void, tasks: c_int) -> 
         Starting::Crew(team, crew) => Some(unsafe { (*crew).launch(&*team, lambda, data, tasks) }),
         Starting::Alone => {
             let count = c_int::try_from(tasks.max(1)).ok()?;
-            let mut line = Line::default();
+            let mut line = CacheLine::default();
             let mut environment = Environment { sync: (&raw mut line).cast(), tasks: count };
             // SAFETY: the caller's promise.
             let run = |task| unsafe { lambda(task, (&raw mut environment).cast(), data) };

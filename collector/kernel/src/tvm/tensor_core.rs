@@ -8,7 +8,7 @@ use super::call::{TvmError, Value, call};
 use super::device_function::{self, text};
 use super::expression::{Expression, constant, index, variable};
 use super::{names, tf32};
-use job::device::{FRAGMENT, Product, Side};
+use job::device::{FRAGMENT, OperandSide, Product};
 use models::DType;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -21,10 +21,7 @@ pub enum Step {
     /// Sets a fragment of sums to zero.
     Fill,
     /// Fetches a fragment of the left operand from shared memory, which may hold it transposed.
-    LoadLeft {
-        /// Whether it does.
-        is_transposed: bool,
-    },
+    LoadLeft { is_transposed: bool },
     /// Fetches a fragment of the right operand.
     LoadRight {
         /// Whether shared memory holds it transposed.
@@ -34,7 +31,6 @@ pub enum Step {
     Multiply {
         /// Whether the left operand is stored transposed.
         is_left_transposed: bool,
-        /// Whether the right operand is.
         is_right_transposed: bool,
     },
     /// Puts a fragment of sums into shared memory.
@@ -44,11 +40,8 @@ pub enum Step {
 /// A product, and which of its operands are stored transposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TensorProduct {
-    /// What is multiplied.
     pub product: Product,
-    /// Whether the left operand is transposed.
     pub is_left_transposed: bool,
-    /// Whether the right one is.
     pub is_right_transposed: bool,
 }
 
@@ -95,8 +88,8 @@ fn write(product: Product, step: Step) -> Result<[Value; 2]> {
             };
             Ok([function(&[&plain], described)?, function(&[&c], block(&[], &[&c], filled)?)?])
         }
-        Step::LoadLeft { is_transposed } => load(product, Side::Left, is_transposed),
-        Step::LoadRight { is_transposed } => load(product, Side::Right, is_transposed),
+        Step::LoadLeft { is_transposed } => load(product, OperandSide::Left, is_transposed),
+        Step::LoadRight { is_transposed } => load(product, OperandSide::Right, is_transposed),
         Step::Store => {
             let extents = [FRAGMENT; 2];
             let shared = |has_strides| Matrix::new("d", product.sum(), SHARED, extents, has_strides);
@@ -117,8 +110,8 @@ fn write(product: Product, step: Step) -> Result<[Value; 2]> {
         Step::Multiply { is_left_transposed, is_right_transposed } => {
             let matrices = |has_strides| -> Result<[Matrix; 3]> {
                 Ok([
-                    operand(product, "a", Side::Left, is_left_transposed, has_strides)?,
-                    operand(product, "b", Side::Right, is_right_transposed, has_strides)?,
+                    operand(product, "a", OperandSide::Left, is_left_transposed, has_strides)?,
+                    operand(product, "b", OperandSide::Right, is_right_transposed, has_strides)?,
                     sums(product, has_strides)?,
                 ])
             };
@@ -148,7 +141,7 @@ fn write(product: Product, step: Step) -> Result<[Value; 2]> {
     }
 }
 
-fn load(product: Product, side: Side, is_transposed: bool) -> Result<[Value; 2]> {
+fn load(product: Product, side: OperandSide, is_transposed: bool) -> Result<[Value; 2]> {
     let extents = product.fragment(side, is_transposed);
     let shared = |has_strides| Matrix::new("s", product.input(), SHARED, extents, has_strides);
     let (from, to) = (shared(false)?, operand(product, "f", side, is_transposed, false)?);
@@ -168,21 +161,21 @@ fn load(product: Product, side: Side, is_transposed: bool) -> Result<[Value; 2]>
 }
 
 /// A fragment of an operand.
-fn operand(product: Product, name: &str, side: Side, is_transposed: bool, has_strides: bool) -> Result<Matrix> {
+fn operand(product: Product, name: &str, side: OperandSide, is_transposed: bool, has_strides: bool) -> Result<Matrix> {
     let memory = match side {
         // TVM has no fragments of this type: each lane's part of one is a plain array.
         _ if product == Product::TF32 => "local",
-        Side::Left => "wmma.matrix_a",
-        Side::Right => "wmma.matrix_b",
-        Side::Sum => "wmma.accumulator",
+        OperandSide::Left => "wmma.matrix_a",
+        OperandSide::Right => "wmma.matrix_b",
+        OperandSide::Sum => "wmma.accumulator",
     };
-    let dtype = if side == Side::Sum { product.sum() } else { product.input() };
+    let dtype = if side == OperandSide::Sum { product.sum() } else { product.input() };
     Matrix::new(name, dtype, memory, product.fragment(side, is_transposed), has_strides)
 }
 
 /// A fragment of sums.
 fn sums(product: Product, has_strides: bool) -> Result<Matrix> {
-    operand(product, "c", Side::Sum, false, has_strides)
+    operand(product, "c", OperandSide::Sum, false, has_strides)
 }
 
 const SHARED: &str = "shared.dyn";
@@ -264,7 +257,6 @@ impl Matrix {
         Ok([self.data()?, self.fragment()?])
     }
 
-    /// All of it.
     fn region(&self) -> Result<Value> {
         let side = |extent| call!(names::RANGE, index(0)?.0, index(extent)?.0, Value::none());
         call!(names::BUFFER_REGION, &self.value, self.extents.map(side).into_iter().collect::<Result<Vec<_>>>()?)

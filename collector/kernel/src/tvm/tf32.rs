@@ -6,22 +6,28 @@
 use super::call::{TvmError, Value, call};
 use super::device_function::called;
 use super::names;
-use job::device::{Product, Side};
+use job::device::{OperandSide, Product};
 
 type Result<T> = std::result::Result<T, TvmError>;
 
 /// An array of fragments, and which of them.
-type Part = [Value; 2];
+type FragmentPart = [Value; 2];
 
 /// Sets a fragment of sums to zero.
-pub(super) fn fill(sums: Part) -> Result<Value> {
+pub(super) fn fill(sums: FragmentPart) -> Result<Value> {
     let body = format!("{each}sums[i] = 0.0f;", each = each("c"));
-    step("tf32_fill", &["sums"], &[(Side::Sum, false, "c")], "", &body, sums.to_vec())
+    step("tf32_fill", &["sums"], &[(OperandSide::Sum, false, "c")], "", &body, sums.to_vec())
 }
 
 /// Fetches a fragment of an operand, and rounds its numbers as tensor cores want them.
-pub(super) fn load(side: Side, is_transposed: bool, fragments: Part, [address, stride]: [Value; 2]) -> Result<Value> {
-    let name = format!("tf32_load_{}_{}", if side == Side::Left { "left" } else { "right" }, order(is_transposed));
+pub(super) fn load(
+    side: OperandSide,
+    is_transposed: bool,
+    fragments: FragmentPart,
+    [address, stride]: [Value; 2],
+) -> Result<Value> {
+    let name =
+        format!("tf32_load_{}_{}", if side == OperandSide::Left { "left" } else { "right" }, order(is_transposed));
     let body = format!(
         "nvcuda::wmma::load_matrix_sync(f, from, stride);\n  {each}fragments[i] = nvcuda::wmma::__float_to_tf32(f.x[i]);",
         each = each("f")
@@ -31,7 +37,7 @@ pub(super) fn load(side: Side, is_transposed: bool, fragments: Part, [address, s
 }
 
 /// Multiplies fragments and adds to one of sums.
-pub(super) fn multiply([left, right]: [bool; 2], parts: [Part; 3]) -> Result<Value> {
+pub(super) fn multiply([left, right]: [bool; 2], parts: [FragmentPart; 3]) -> Result<Value> {
     let name = format!("tf32_multiply_{}_{}", order(left), order(right));
     let body = format!(
         "{in_left}a.x[i] = left[i];\n  {in_right}b.x[i] = right[i];\n  {in_sums}c.x[i] = sums[i];\n  \
@@ -40,18 +46,18 @@ pub(super) fn multiply([left, right]: [bool; 2], parts: [Part; 3]) -> Result<Val
         in_right = each("b"),
         in_sums = each("c"),
     );
-    let fragments = [(Side::Sum, false, "c"), (Side::Left, left, "a"), (Side::Right, right, "b")];
+    let fragments = [(OperandSide::Sum, false, "c"), (OperandSide::Left, left, "a"), (OperandSide::Right, right, "b")];
     step(&name, &["sums", "left", "right"], &fragments, "", &body, parts.concat())
 }
 
 /// Puts a fragment of sums into shared memory.
-pub(super) fn store(sums: Part, [address, stride]: [Value; 2]) -> Result<Value> {
+pub(super) fn store(sums: FragmentPart, [address, stride]: [Value; 2]) -> Result<Value> {
     let body = format!(
         "{each}c.x[i] = sums[i];\n  nvcuda::wmma::store_matrix_sync(to, c, stride, nvcuda::wmma::mem_row_major);",
         each = each("c")
     );
     let arguments = [sums.to_vec(), vec![address, stride]].concat();
-    step("tf32_store", &["sums"], &[(Side::Sum, false, "c")], ", float *to, int stride", &body, arguments)
+    step("tf32_store", &["sums"], &[(OperandSide::Sum, false, "c")], ", float *to, int stride", &body, arguments)
 }
 
 fn order(is_transposed: bool) -> &'static str {
@@ -67,7 +73,7 @@ fn each(fragment: &str) -> String {
 fn step(
     name: &str,
     arrays: &[&str],
-    fragments: &[(Side, bool, &str)],
+    fragments: &[(OperandSide, bool, &str)],
     more: &str,
     body: &str,
     arguments: Vec<Value>,
@@ -86,7 +92,7 @@ fn step(
 }
 
 /// NVIDIA's type of a fragment.
-fn kind(side: Side, is_transposed: bool) -> String {
+fn kind(side: OperandSide, is_transposed: bool) -> String {
     let order = order(is_transposed);
     let operand = |name: &str| {
         format!(
@@ -94,8 +100,8 @@ fn kind(side: Side, is_transposed: bool) -> String {
         )
     };
     match side {
-        Side::Left => operand("matrix_a"),
-        Side::Right => operand("matrix_b"),
-        Side::Sum => "nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 8, float>".to_owned(),
+        OperandSide::Left => operand("matrix_a"),
+        OperandSide::Right => operand("matrix_b"),
+        OperandSide::Sum => "nvcuda::wmma::fragment<nvcuda::wmma::accumulator, 16, 16, 8, float>".to_owned(),
     }
 }

@@ -13,24 +13,21 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// No group counts.
 const NONE: usize = usize::MAX;
 
-/// The group that counts.
 static GROUP: AtomicUsize = AtomicUsize::new(NONE);
-static COUNTED: Mutex<Counted> = Mutex::new(Counted { request: None, channels: Vec::new(), sums: BTreeMap::new() });
+static COUNTED: Mutex<ThreadCounts> =
+    Mutex::new(ThreadCounts { request: None, channels: Vec::new(), sums: BTreeMap::new() });
 
 thread_local! {
     static OWN: RefCell<Option<Own>> = const { RefCell::new(None) };
 }
 
-/// What all threads counted.
-struct Counted {
+struct ThreadCounts {
     request: Option<CounterRequest>,
-    /// What was counted on any thread.
     channels: Vec<Channel>,
     /// By call, thread and channel.
     sums: BTreeMap<(u32, u32, usize), Reading>,
 }
 
-/// The counters of one thread.
 struct Own {
     session: CounterSession,
     group: usize,
@@ -40,7 +37,7 @@ struct Own {
     after: Vec<Option<Reading>>,
 }
 
-fn counted() -> MutexGuard<'static, Counted> {
+fn counted() -> MutexGuard<'static, ThreadCounts> {
     COUNTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use targets::Target;
 
-/// The worker program of this build: for its own tests the one that was built with them, for others the one beside.
+/// Returns the worker program of this build: the one built with these tests, or the one next to the test program.
 pub fn worker() -> PathBuf {
     match option_env!("CARGO_BIN_EXE_opcollect-worker") {
         Some(program) => PathBuf::from(program),
@@ -114,7 +114,6 @@ pub fn run_job(task: &Task, object: Vec<u8>, cpus: &[usize]) -> RunJob {
     RunJob { seed: 7, object, packings, ..RunJob::new(text, cpus.to_vec(), one_run()) }
 }
 
-/// A job for a task with a schedule.
 pub fn build_job(task: &Task, target: &Target, schedule: &Schedule) -> BuildJob {
     BuildJob {
         task: serde_json::to_string(task).expect("a task holds only JSON values"),

@@ -47,9 +47,7 @@ pub(super) fn apply(form: Form, lowered: &Lowered, knobs: &Knobs, moves: &Moves)
 
 /// The loops of a tiled result.
 struct Tiled {
-    /// The loop of one thread.
     thread: Loop,
-    /// Threads of a block.
     threads: i64,
 }
 

@@ -58,7 +58,6 @@ fn bind_elements(moves: &Moves, block: &Block, threads: i64) -> Result<Loop> {
     bind_loop(moves, &all_loops(moves, block)?, threads)
 }
 
-/// All loops of a block as one.
 fn all_loops(moves: &Moves, block: &Block) -> Result<Loop> {
     Ok(match moves.loops(block)?.as_slice() {
         // A single number has no loops.

@@ -6,7 +6,7 @@ use super::{Block, Knobs, Loop, Lowered, Memory, Moves, Part, Result, ThreadAxis
 use super::{Summed, block_of_part, number, single_epilogue, split_sum};
 use crate::lower::column_of;
 use crate::tvm::tensor_core::Step;
-use job::device::{FRAGMENT, Product, Side};
+use job::device::{FRAGMENT, OperandSide, Product};
 use job::space::choices::CopyThrough;
 use job::space::gpu::PAD_ROWS;
 use job::space::gpu::tensor::{
@@ -28,7 +28,7 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
         moves.remap(&result, |at| column_of(at, &extents[2..]))?;
     }
     // Sums leave their fragments by way of shared memory, where every thread can read them.
-    let sums = moves.cache_write(&anchor, memory(operands.product, Side::Sum))?;
+    let sums = moves.cache_write(&anchor, memory(operands.product, OperandSide::Sum))?;
     moves.set_memory(&sums, Memory::SharedAtLaunch)?;
 
     let at_once = if is_scattered { 1 } else { RESULT_AT_ONCE };
@@ -59,12 +59,12 @@ pub(super) fn apply(task: &Task, lowered: &Lowered, knobs: &Knobs, moves: &Moves
 }
 
 /// Where fragments are kept. TVM has no fragments of tf32: each lane's part of one is a plain array.
-fn memory(product: Product, side: Side) -> Memory {
+fn memory(product: Product, side: OperandSide) -> Memory {
     match side {
         _ if product == Product::TF32 => Memory::Local,
-        Side::Left => Memory::FragmentsLeft,
-        Side::Right => Memory::FragmentsRight,
-        Side::Sum => Memory::FragmentsSum,
+        OperandSide::Left => Memory::FragmentsLeft,
+        OperandSide::Right => Memory::FragmentsRight,
+        OperandSide::Sum => Memory::FragmentsSum,
     }
 }
 
@@ -162,9 +162,9 @@ fn stage(
     let [_, warps] = tile(knobs)?;
     let product = operands.product;
     let mut rows_of_fragments = Vec::new();
-    for (place, side) in [Side::Left, Side::Right].into_iter().enumerate() {
+    for (place, side) in [OperandSide::Left, OperandSide::Right].into_iter().enumerate() {
         let number = i64::try_from(place).unwrap_or(i64::MAX);
-        let shared = match windows.filter(|_| side == Side::Right) {
+        let shared = match windows.filter(|_| side == OperandSide::Right) {
             Some(windows) => {
                 moves.set_memory(windows, Memory::SharedAtLaunch)?;
                 windows.clone()

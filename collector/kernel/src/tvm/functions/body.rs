@@ -1,4 +1,4 @@
-//! The body of a function of a vector of so many `f32`, as LLVM reads it.
+//! The body of a function of a vector of `f32`, as LLVM reads it.
 //!
 //! Numbers write down what makes them: `x * y` is an instruction, and its value can be used any number of times.
 
@@ -15,24 +15,24 @@ pub(super) struct Body {
 
 /// A float of each lane.
 #[derive(Clone, Copy)]
-pub(super) struct Number<'a>(Operand<'a>);
+pub(super) struct Number<'a>(BodyOperand<'a>);
 
 /// A 32-bit integer of each lane.
 #[derive(Clone, Copy)]
-pub(super) struct Whole<'a>(Operand<'a>);
+pub(super) struct Whole<'a>(BodyOperand<'a>);
 
 /// A truth of each lane.
 #[derive(Clone, Copy)]
-pub(super) struct Condition<'a>(Operand<'a>);
+pub(super) struct Condition<'a>(BodyOperand<'a>);
 
 #[derive(Clone, Copy)]
-struct Operand<'a> {
+struct BodyOperand<'a> {
     body: &'a Body,
-    source: Source,
+    source: BodySource,
 }
 
 #[derive(Clone, Copy)]
-enum Source {
+enum BodySource {
     Given,
     Instruction(usize),
     Float(f32),
@@ -42,7 +42,7 @@ enum Source {
 /// A function of this name from a vector to one of as many elements.
 pub(super) fn function(name: &str, lanes: u16, formula: fn(Number<'_>) -> Number<'_>) -> String {
     let body = Body { lanes, text: RefCell::default(), count: Cell::new(0) };
-    let result = formula(Number(Operand { body: &body, source: Source::Given }));
+    let result = formula(Number(BodyOperand { body: &body, source: BodySource::Given }));
     let (kind, result) = (body.vector("float"), result.0.text());
     let head = format!("define {kind} @\"{name}\"({kind} %x) nounwind willreturn memory(none) {{\n");
     format!("{head}{}  ret {kind} {result}\n}}\n", body.text.take())
@@ -53,10 +53,10 @@ impl Body {
         if self.lanes == 1 { of.to_owned() } else { format!("<{} x {of}>", self.lanes) }
     }
 
-    fn instruction(&self, text: &str) -> Operand<'_> {
+    fn instruction(&self, text: &str) -> BodyOperand<'_> {
         let number = self.count.replace(self.count.get() + 1);
         writeln!(self.text.borrow_mut(), "  %v{number} = {text}").expect("text takes what is written");
-        Operand { body: self, source: Source::Instruction(number) }
+        BodyOperand { body: self, source: BodySource::Instruction(number) }
     }
 
     fn of_all(&self, kind: &str, number: &str) -> String {
@@ -64,27 +64,27 @@ impl Body {
     }
 }
 
-impl<'a> Operand<'a> {
+impl<'a> BodyOperand<'a> {
     fn text(self) -> String {
         match self.source {
-            Source::Given => "%x".to_owned(),
-            Source::Instruction(number) => format!("%v{number}"),
+            BodySource::Given => "%x".to_owned(),
+            BodySource::Instruction(number) => format!("%v{number}"),
             // LLVM writes floats by the bits of the wide number that they are.
-            Source::Float(number) => self.body.of_all("float", &format!("{:#018x}", f64::from(number).to_bits())),
-            Source::Integer(number) => self.body.of_all("i32", &number.to_string()),
+            BodySource::Float(number) => self.body.of_all("float", &format!("{:#018x}", f64::from(number).to_bits())),
+            BodySource::Integer(number) => self.body.of_all("i32", &number.to_string()),
         }
     }
 
-    fn constant(self, source: Source) -> Operand<'a> {
-        Operand { source, ..self }
+    fn constant(self, source: BodySource) -> BodyOperand<'a> {
+        BodyOperand { source, ..self }
     }
 
-    fn with(self, instruction: &str, kind: &str, right: Operand<'a>) -> Operand<'a> {
+    fn with(self, instruction: &str, kind: &str, right: BodyOperand<'a>) -> BodyOperand<'a> {
         let text = format!("{instruction} {} {}, {}", self.body.vector(kind), self.text(), right.text());
         self.body.instruction(&text)
     }
 
-    fn turned(self, instruction: &str, from: &str, to: &str) -> Operand<'a> {
+    fn turned(self, instruction: &str, from: &str, to: &str) -> BodyOperand<'a> {
         let (from, to) = (self.body.vector(from), self.body.vector(to));
         self.body.instruction(&format!("{instruction} {from} {} to {to}", self.text()))
     }
@@ -93,15 +93,14 @@ impl<'a> Operand<'a> {
 impl<'a> Number<'a> {
     /// The same constant in each lane.
     pub(super) fn constant(self, number: f64) -> Number<'a> {
-        Number(self.0.constant(Source::Float(number as f32)))
+        Number(self.0.constant(BodySource::Float(number as f32)))
     }
 
     /// The float of these bits in each lane.
     pub(super) fn of_bits(self, bits: u32) -> Number<'a> {
-        Number(self.0.constant(Source::Float(f32::from_bits(bits))))
+        Number(self.0.constant(BodySource::Float(f32::from_bits(bits))))
     }
 
-    /// Its bits.
     pub(super) fn bits(self) -> Whole<'a> {
         Whole(self.0.turned("bitcast", "float", "i32"))
     }
@@ -139,7 +138,7 @@ impl<'a> Condition<'a> {
 
 impl<'a> Whole<'a> {
     fn constant(self, number: i32) -> Whole<'a> {
-        Whole(self.0.constant(Source::Integer(number)))
+        Whole(self.0.constant(BodySource::Integer(number)))
     }
 
     /// The float of these bits.

@@ -19,7 +19,7 @@ const NO_NUMBER: u32 = 0x7fc0_0000;
 /// ln 2 in two parts; products of the first with whole numbers below 2^9 are exact.
 const LN_2: [f64; 2] = [0.693_145_751_953_125, 1.428_606_820_309_417_2e-6];
 
-/// Taylor's series of `exp`; beyond ln 2 / 2 nobody asks.
+/// Taylor series of `exp`, used only up to ln 2 / 2.
 const EXP: [f64; 8] = [1.0, 1.0, 0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0];
 
 /// That of `2^x`, up to 1/2: powers of ln 2 over factorials.

@@ -6,9 +6,9 @@
 use super::super::call::TvmError;
 use super::super::compile::{self, CompileTarget};
 use super::super::dots::Instruction;
-use super::super::kernel::Buffer;
+use super::super::kernel::KernelBuffer;
 use super::super::memory::Bounds;
-use super::super::names::Role;
+use super::super::names::NameRole;
 use super::super::{library, object};
 use crate::apply::{SpaceCache, apply};
 use crate::lower::{Form, lower};
@@ -55,26 +55,26 @@ fn compiled(name: &str, target: &Target, functions: &str, dtype: DType) -> Vec<u
 /// Compiled code of one function of floats.
 struct Code {
     function: tvm_ffi::Function,
-    _loaded: object::Loaded,
-    buffers: [Buffer; 2],
+    _loaded: object::LoadedObject,
+    buffers: [KernelBuffer; 2],
 }
 
 impl Code {
     fn new(name: &str, cpu: &str, functions: &str, dtype: DType) -> Code {
-        library::open(Role::Builder).expect("TVM is there");
+        library::open(NameRole::Builder).expect("TVM is there");
         let cpu = if cpu == "native" { compile::system_cpu().expect("TVM knows this CPU") } else { cpu.to_owned() };
         let object = compiled(name, &targets::llvm(&cpu, &[], 1), functions, dtype);
         let loaded = object::load(&object).expect("it loads");
         // SAFETY: this is code of our own making, called as it is meant to be.
         let function = unsafe { loaded.function("main") }.expect("it has an entry");
         let extents = [i64::try_from(LENGTH).expect("a small number")];
-        let buffers = [(); 2].map(|()| Buffer::new(dtype, &extents, Bounds::Guarded).expect("there is memory"));
+        let buffers = [(); 2].map(|()| KernelBuffer::new(dtype, &extents, Bounds::Guarded).expect("there is memory"));
         Code { function, _loaded: loaded, buffers }
     }
 
     fn call(&self, input: &[u8]) -> Vec<u8> {
         self.buffers[0].write(input).expect("as many bytes");
-        let views: Vec<AnyView> = self.buffers.iter().map(Buffer::view).collect();
+        let views: Vec<AnyView> = self.buffers.iter().map(KernelBuffer::view).collect();
         self.function.call_packed(&views).expect("the code runs");
         self.buffers[1].read().expect("as many bytes")
     }
@@ -112,7 +112,7 @@ impl Neon {
     }
 
     fn new(name: &str) -> Neon {
-        library::open(Role::Builder).expect("TVM is there");
+        library::open(NameRole::Builder).expect("TVM is there");
         let board = targets::board("zcu104").expect("a board");
         let folder = tempfile::tempdir().expect("a folder");
         let object = folder.path().join("object.o");
@@ -150,7 +150,6 @@ fn spacing(number: f64) -> f64 {
 enum Unit {
     /// In spaces between floats.
     Spacing,
-    /// As it is.
     Absolute,
 }
 
@@ -276,7 +275,7 @@ fn wide_floats_and_chosen_libraries_have_the_library() {
 
 #[test]
 fn the_choice_ends_with_what_it_was_made_for() {
-    library::open(Role::Builder).expect("TVM is there");
+    library::open(NameRole::Builder).expect("TVM is there");
     let mut chosen = None;
     let lowered = super::with(Functions::Library, Instruction::None, || {
         chosen = Some(super::CHOSEN.get());

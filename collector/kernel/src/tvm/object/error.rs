@@ -9,19 +9,14 @@ pub enum LoadError {
     /// The bytes are larger than any kernel.
     #[error("{what} is {size} bytes, more than the limit of {limit}")]
     TooLarge {
-        /// Which part.
         what: &'static str,
-        /// Its size.
         size: u64,
         /// The largest accepted size.
         limit: u64,
     },
     /// The bytes are no consistent ELF file.
     #[error("malformed object file: {what}")]
-    Malformed {
-        /// What is inconsistent.
-        what: String,
-    },
+    Malformed { what: String },
     /// The object is for a machine whose relocations are not known here.
     #[error(
         "object files for {machine} are not supported by the in-memory loader on this machine; \
@@ -49,9 +44,7 @@ pub enum LoadError {
          loader; use the shared-library route"
     )]
     UnsupportedRelocation {
-        /// The section to be patched.
         section: String,
-        /// Where in it.
         offset: u64,
         /// The number of the type in the x86-64 ABI.
         kind: u32,
@@ -62,19 +55,14 @@ pub enum LoadError {
          position-independent code, or use the shared-library route"
     )]
     OutOfReach {
-        /// The section to be patched.
         section: String,
-        /// Where in it.
         offset: u64,
         /// The symbol that is too far away.
         symbol: String,
     },
     /// The object needs a symbol that no library in this process has.
     #[error("no library in this process defines `{name}`, which the object needs; open the TVM runtime before loading")]
-    UnresolvedSymbol {
-        /// The symbol.
-        name: String,
-    },
+    UnresolvedSymbol { name: String },
     /// The object does not define the function asked for.
     #[error("the object defines no function `{symbol}`")]
     MissingFunction {
@@ -99,12 +87,7 @@ pub enum LoadError {
     },
     /// The linker refused the object.
     #[error("`ld -shared` failed ({status}): {message}")]
-    LinkerFailed {
-        /// How it ended.
-        status: String,
-        /// What it printed.
-        message: String,
-    },
+    LinkerFailed { status: String, message: String },
     /// The linked library could not be opened.
     #[error("cannot open the linked library: {message}")]
     Open {

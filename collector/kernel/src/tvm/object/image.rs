@@ -15,26 +15,26 @@ use super::layout::Layout;
 /// An image that is being written.
 #[derive(Debug)]
 pub struct Draft {
-    mapping: Mapping,
+    mapping: ImageMapping,
 }
 
 /// A finished image.
 #[derive(Debug)]
 pub struct Image {
-    mapping: Mapping,
+    mapping: ImageMapping,
 }
 
 /// Pages of our own, unmapped on drop.
 #[derive(Debug)]
-struct Mapping {
+struct ImageMapping {
     base: NonNull<c_void>,
     size: usize,
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread; what is shared of it (`Image`) offers addresses only.
-unsafe impl Send for Mapping {}
+unsafe impl Send for ImageMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for ImageMapping {}
 
 impl Draft {
     /// Maps `size` zero bytes, readable and writable.
@@ -44,7 +44,7 @@ impl Draft {
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new private mapping at an address of the kernel's choice touches no memory in use.
         let base = unsafe { mmap_anonymous(None, length, access, MapFlags::MAP_PRIVATE) }?;
-        Ok(Self { mapping: Mapping { base, size } })
+        Ok(Self { mapping: ImageMapping { base, size } })
     }
 
     /// Where the image will run.
@@ -85,7 +85,7 @@ impl Image {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for ImageMapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and whoever took an address from it gave up its claim with this value.
         let unmapped = unsafe { munmap(self.base, self.size.max(1)) };

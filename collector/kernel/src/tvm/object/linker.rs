@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
-use super::{Backing, LoadError, Loaded, context, on_loading};
+use super::{Backing, LoadError, LoadedObject, context, on_loading};
 
 /// Links an object and opens the result, in a new folder below `parent` that is gone before this returns.
 ///
@@ -25,7 +25,7 @@ use super::{Backing, LoadError, Loaded, context, on_loading};
 ///
 /// Opening the library would run its code, the files cannot be written, there is no linker, it refuses the object, or a symbol is
 /// not to be found.
-pub unsafe fn load_through_linker(bytes: &[u8], parent: &Path) -> Result<Loaded, LoadError> {
+pub unsafe fn load_through_linker(bytes: &[u8], parent: &Path) -> Result<LoadedObject, LoadError> {
     on_loading::refuse(bytes)?;
     let unavailable = |path: &Path| {
         let path = path.to_owned();
@@ -41,7 +41,7 @@ pub unsafe fn load_through_linker(bytes: &[u8], parent: &Path) -> Result<Loaded,
     let library = unsafe { Library::open(Some(&linked), RTLD_NOW | RTLD_LOCAL) }
         .map_err(|error| LoadError::Open { message: with_cause(&error) })?;
     context::fill_library(&library)?;
-    Ok(Loaded { backing: Arc::new(Backing::Library(library)) })
+    Ok(LoadedObject { backing: Arc::new(Backing::Library(library)) })
 }
 
 fn link(object: &Path, linked: &Path) -> Result<(), LoadError> {

@@ -42,7 +42,7 @@ const FUNCTION_PREFIX: &str = "__tvm_ffi_";
 
 /// The code and data of one object in this process, unmapped when this and every function taken from it are gone.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedObject {
     backing: Arc<Backing>,
 }
 
@@ -68,7 +68,7 @@ struct Export {
 ///
 /// Every malformed, oversized or unsupported input is an error that names the section, symbol or relocation.
 /// [`LoadError::linker_may_help`] says whether [`load_through_linker`] is worth trying.
-pub fn load(bytes: &[u8]) -> Result<Loaded, LoadError> {
+pub fn load(bytes: &[u8]) -> Result<LoadedObject, LoadError> {
     let object = read::read(bytes)?;
     let layout = Layout::new(&object)?;
     let imports = context::resolve_imports(&object)?;
@@ -79,7 +79,7 @@ pub fn load(bytes: &[u8]) -> Result<Loaded, LoadError> {
     relocate::relocate(&object, &layout, &imports, base, draft.bytes_mut())?;
     context::fill(&exports, &layout, draft.bytes_mut())?;
     let image = draft.seal(&layout).map_err(|source| LoadError::Map { size: layout.size, source })?;
-    Ok(Loaded { backing: Arc::new(Backing::Image { image, exports }) })
+    Ok(LoadedObject { backing: Arc::new(Backing::Image { image, exports }) })
 }
 
 /// Bytes of machine code in an object file, for whatever processor: what is built for a board is not loaded here.
@@ -130,7 +130,7 @@ fn of_code<'a>(object: &read::Object<'a>) -> Vec<(&'a str, usize, Range<usize>)>
     begins.iter().enumerate().map(function).collect()
 }
 
-impl Loaded {
+impl LoadedObject {
     /// Where the image begins; nothing where the system's loader chose, which knows the names itself.
     pub fn base_address(&self) -> Option<u64> {
         match &*self.backing {
@@ -186,7 +186,7 @@ impl Loaded {
 ///
 /// `handle` is one strong count of a [`Backing`], given up with this call.
 unsafe extern "C" fn release_backing(handle: *mut c_void) {
-    // SAFETY: `handle` came from `Arc::into_raw` in `Loaded::function`, and the binding calls this once.
+    // SAFETY: `handle` came from `Arc::into_raw` in `LoadedObject::function`, and the binding calls this once.
     drop(unsafe { Arc::from_raw(handle.cast_const().cast::<Backing>()) });
 }
 

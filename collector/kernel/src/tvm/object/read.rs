@@ -31,7 +31,6 @@ pub struct Object<'a> {
 /// One section that occupies memory.
 #[derive(Debug)]
 pub struct Section<'a> {
-    /// Its name, for messages.
     pub name: &'a str,
     /// What the process may do with it.
     pub access: Access,
@@ -46,20 +45,15 @@ pub struct Section<'a> {
 /// What the process may do with a section.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Read and execute.
     Code,
-    /// Read.
     Constants,
-    /// Read and write.
     Data,
 }
 
-/// One symbol.
 #[derive(Debug)]
 pub struct Symbol<'a> {
     /// Its name; empty for sections.
     pub name: &'a str,
-    /// Where it is.
     pub place: Place,
     /// Whether other files may refer to it.
     pub is_global: bool,
@@ -70,12 +64,10 @@ pub struct Symbol<'a> {
 pub enum Place {
     /// In a loaded section, by index into [`Object::sections`]; the offset may be the section's end.
     Section {
-        /// The section.
         section: usize,
         /// Bytes from its start.
         offset: usize,
     },
-    /// A number.
     Absolute(u64),
     /// In some library of the process; a weak one may be nowhere.
     Import {
@@ -91,9 +83,7 @@ pub enum Place {
 pub struct Relocation {
     /// The section to patch, by index into [`Object::sections`].
     pub section: usize,
-    /// Where in it.
     pub offset: u64,
-    /// What to write.
     pub kind: Kind,
     /// The symbol, by index into [`Object::symbols`].
     pub symbol: usize,
@@ -105,9 +95,7 @@ pub struct Relocation {
 /// address of a slot that holds S.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing.
     Nothing,
-    /// S + A.
     Absolute64,
     /// S + A in four bytes, which the processor widens with zeros.
     Absolute32,

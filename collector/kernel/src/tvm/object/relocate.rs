@@ -70,34 +70,34 @@ fn apply(relocation: &Relocation, addresses: &Addresses<'_>, image: &mut [u8]) -
     let symbol = || addresses.symbol(relocation.symbol);
     let value = match relocation.kind {
         Kind::Nothing => return Ok(()),
-        Kind::Absolute64 => Field::Eight(field(symbol()?)),
-        Kind::Absolute32 => Field::unsigned(field(symbol()?)),
-        Kind::Absolute32Signed => Field::signed(field(symbol()?)),
-        Kind::Relative32 => Field::signed(relative(symbol()?)),
+        Kind::Absolute64 => RelocatedField::Eight(field(symbol()?)),
+        Kind::Absolute32 => RelocatedField::unsigned(field(symbol()?)),
+        Kind::Absolute32Signed => RelocatedField::signed(field(symbol()?)),
+        Kind::Relative32 => RelocatedField::signed(relative(symbol()?)),
         Kind::Call32 => match addresses.layout.stubs.get(&relocation.symbol) {
-            Some(stub) => Field::signed(relative(addresses.at(*stub))),
-            None => Field::signed(relative(symbol()?)),
+            Some(stub) => RelocatedField::signed(relative(addresses.at(*stub))),
+            None => RelocatedField::signed(relative(symbol()?)),
         },
-        Kind::Slot32 => Field::signed(relative(addresses.at(addresses.layout.slots[&relocation.symbol]))),
+        Kind::Slot32 => RelocatedField::signed(relative(addresses.at(addresses.layout.slots[&relocation.symbol]))),
     };
     // A field must end inside of its section, or it would patch its neighbour.
     let room = image.get_mut(place..section.end).ok_or_else(outside)?;
     match value {
-        Field::Four(value) => room.get_mut(..4).ok_or_else(outside)?.copy_from_slice(&value.to_le_bytes()),
-        Field::Eight(value) => room.get_mut(..8).ok_or_else(outside)?.copy_from_slice(&value.to_le_bytes()),
-        Field::TooFar => return Err(out_of_reach(relocation, addresses)),
+        RelocatedField::Four(value) => room.get_mut(..4).ok_or_else(outside)?.copy_from_slice(&value.to_le_bytes()),
+        RelocatedField::Eight(value) => room.get_mut(..8).ok_or_else(outside)?.copy_from_slice(&value.to_le_bytes()),
+        RelocatedField::TooFar => return Err(out_of_reach(relocation, addresses)),
     }
     Ok(())
 }
 
 /// The bits to write.
-enum Field {
+enum RelocatedField {
     Four(u32),
     Eight(u64),
     TooFar,
 }
 
-impl Field {
+impl RelocatedField {
     /// Four bytes that the processor widens with zeros.
     fn unsigned(value: u64) -> Self {
         u32::try_from(value).map_or(Self::TooFar, Self::Four)

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{LoadError, Loaded, load, load_through_linker};
+use super::{LoadError, LoadedObject, load, load_through_linker};
 
 /// Compiles C to object bytes, position-independent as TVM's kernels are.
 fn compile(source: &str) -> Vec<u8> {
@@ -41,7 +41,7 @@ fn run(command: &mut Command) {
 }
 
 /// Loads the same object by both routes and lets `check` look at each.
-fn by_both_routes(bytes: &[u8], check: impl Fn(&Loaded)) {
+fn by_both_routes(bytes: &[u8], check: impl Fn(&LoadedObject)) {
     check(&load(bytes).expect("the object loads in memory"));
     let dir = tempfile::tempdir().expect("a temporary folder can be made");
     let linked = link(bytes, dir.path()).expect("the object loads through the linker");
@@ -50,13 +50,13 @@ fn by_both_routes(bytes: &[u8], check: impl Fn(&Loaded)) {
     check(&linked);
 }
 
-fn link(bytes: &[u8], parent: &Path) -> Result<Loaded, LoadError> {
+fn link(bytes: &[u8], parent: &Path) -> Result<LoadedObject, LoadError> {
     // SAFETY: what these objects run on loading, if anything, is harmless.
     unsafe { load_through_linker(bytes, parent) }
 }
 
 /// The address of a symbol, as a pointer to transmute.
-fn address(loaded: &Loaded, name: &str) -> *mut c_void {
+fn address(loaded: &LoadedObject, name: &str) -> *mut c_void {
     loaded.symbol(name).unwrap_or_else(|| panic!("the object defines `{name}`")).as_ptr()
 }
 
