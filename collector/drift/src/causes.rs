@@ -1,7 +1,7 @@
 //! Candidate causes of a difference: versions, settings and hosts of nights, and the generated code of lines.
 
 use super::cell::text;
-use super::history::{Facts, Night, Side};
+use super::history::{LineFacts, Night, Side};
 use datasets::{ColumnId, Record};
 use serde::Serialize;
 use std::collections::BTreeSet;
@@ -38,23 +38,20 @@ const VALUES_MAX: usize = 16;
 /// A column whose values differ between the two sides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Cause {
-    /// Name of the column.
     pub name: &'static str,
-    /// Values before.
     pub before: BTreeSet<String>,
-    /// Values after.
     pub after: BTreeSet<String>,
 }
 
-pub(super) fn of_night(record: &Record, facts: &mut Facts) {
+pub(super) fn of_night(record: &Record, facts: &mut LineFacts) {
     note(record, &OF_NIGHT, facts);
 }
 
-pub(super) fn of_line(record: &Record, facts: &mut Facts) {
+pub(super) fn of_line(record: &Record, facts: &mut LineFacts) {
     note(record, &OF_LINE, facts);
 }
 
-fn note(record: &Record, columns: &[ColumnId], facts: &mut Facts) {
+fn note(record: &Record, columns: &[ColumnId], facts: &mut LineFacts) {
     for &id in columns {
         let Some(value) = text(record.cell(id)) else { continue };
         let values = facts.entry(id.name()).or_default();
@@ -67,7 +64,7 @@ fn note(record: &Record, columns: &[ColumnId], facts: &mut Facts) {
 /// Returns the columns whose values differ between the nights of the two sides.
 pub(super) fn between(nights: &[Night]) -> Vec<Cause> {
     let of = |side: Side| {
-        let mut all = Facts::new();
+        let mut all = LineFacts::new();
         for night in nights.iter().filter(|night| night.side == side) {
             for (name, values) in &night.facts {
                 all.entry(name).or_default().extend(values.iter().cloned());
@@ -80,9 +77,9 @@ pub(super) fn between(nights: &[Night]) -> Vec<Cause> {
     if before.is_empty() || after.is_empty() { Vec::new() } else { differences(&before, &after) }
 }
 
-pub(super) fn differences(before: &Facts, after: &Facts) -> Vec<Cause> {
+pub(super) fn differences(before: &LineFacts, after: &LineFacts) -> Vec<Cause> {
     let names: BTreeSet<&'static str> = before.keys().chain(after.keys()).copied().collect();
-    let of = |facts: &Facts, name: &str| facts.get(name).cloned().unwrap_or_default();
+    let of = |facts: &LineFacts, name: &str| facts.get(name).cloned().unwrap_or_default();
     let causes = names.into_iter().map(|name| Cause { name, before: of(before, name), after: of(after, name) });
     causes.filter(|cause| cause.before != cause.after).collect()
 }

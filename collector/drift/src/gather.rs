@@ -2,7 +2,7 @@
 
 use super::causes::{of_line, of_night};
 use super::cell::text;
-use super::history::{Facts, History, Identity, Line, Night, Point, Side};
+use super::history::{DriftLine, History, LineFacts, LineIdentity, LinePoint, Night, Side};
 use super::sentinels::{Aspect, aspect_of};
 use datasets::{ColumnId, DOUBTED, Outcome, Record, Source};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,9 +13,9 @@ const NIGHT: &str = "night-";
 
 /// Collects records in any order and builds a [`History`].
 #[derive(Debug, Default)]
-pub struct Gather {
+pub struct RecordGatherer {
     nights: BTreeMap<(Side, String), Night>,
-    lines: BTreeMap<Identity, Gathered>,
+    lines: BTreeMap<LineIdentity, Gathered>,
     schemas: BTreeSet<i64>,
     left_out: BTreeMap<&'static str, usize>,
     /// Number of sentinel measurements that were skipped because they have no interval.
@@ -29,13 +29,13 @@ pub struct Gather {
 #[derive(Debug, Default)]
 struct Gathered {
     aspect: Option<Aspect>,
-    times: BTreeMap<(Side, String), Vec<Time>>,
-    facts: BTreeMap<Side, Facts>,
+    times: BTreeMap<(Side, String), Vec<MeasuredTime>>,
+    facts: BTreeMap<Side, LineFacts>,
     losses: BTreeMap<Side, usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Time {
+struct MeasuredTime {
     log_ns: f64,
     doubt: f64,
     at_us: i64,
@@ -63,11 +63,11 @@ fn date(days: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}")
 }
 
-impl Gather {
+impl RecordGatherer {
     /// Creates an empty collection. `by_task` makes a line of each task with its best schedule, `by_host` separates
     /// hosts.
-    pub fn new(by_task: bool, by_host: bool) -> Gather {
-        Gather { by_task, by_host, ..Gather::default() }
+    pub fn new(by_task: bool, by_host: bool) -> RecordGatherer {
+        RecordGatherer { by_task, by_host, ..RecordGatherer::default() }
     }
 
     /// Adds a record to a side.
@@ -96,7 +96,7 @@ impl Gather {
         let label = if self.by_host { format!("{night} {}", record.host) } else { night };
         let key = (side, label);
         let doubt = doubt_of(record, median_ns);
-        let time = Time { log_ns: median_ns.ln(), doubt, at_us: record.started_at_us };
+        let time = MeasuredTime { log_ns: median_ns.ln(), doubt, at_us: record.started_at_us };
         line.times.entry(key.clone()).or_default().push(time);
         of_line(record, line.facts.entry(side).or_default());
         let at_us = record.started_at_us;
@@ -106,7 +106,7 @@ impl Gather {
             first_us: at_us,
             last_us: at_us,
             records: 0,
-            facts: Facts::new(),
+            facts: LineFacts::new(),
         });
         (night.first_us, night.last_us) = (night.first_us.min(at_us), night.last_us.max(at_us));
         night.records += 1;
@@ -122,7 +122,7 @@ impl Gather {
         let (mut lines, mut unrests) = (Vec::new(), Vec::new());
         for (identity, gathered) in self.lines {
             let by_task = self.by_task && gathered.aspect.is_none();
-            let mut points: Vec<Point> =
+            let mut points: Vec<LinePoint> =
                 gathered.times.iter().map(|(key, times)| point(places[key], times, by_task)).collect();
             points.sort_by_key(|point| point.night);
             if gathered.aspect.is_some() {
@@ -130,7 +130,7 @@ impl Gather {
             }
             let looks = if by_task { (0.0, 0.0) } else { looks(gathered.times.values()) };
             let Gathered { aspect, facts, losses, .. } = gathered;
-            lines.push(Line { identity, aspect, points, looks, facts, losses });
+            lines.push(DriftLine { identity, aspect, points, looks, facts, losses });
         }
         unrests.sort_by(f64::total_cmp);
         let unrest = (!unrests.is_empty()).then(|| measure::statistics::median(&unrests));
@@ -138,9 +138,7 @@ impl Gather {
         let mut notes = notes(&nights, &self.schemas, &self.left_out);
         if self.doubtful_sentinels > 0 {
             let count = self.doubtful_sentinels;
-            notes.push(format!(
-                "{count} measurements of sentinels have too few samples for an interval, and are left out: they do not tell how the machine fared"
-            ));
+            notes.push(format!("{count} sentinel measurements have too few samples for an interval and are ignored"));
         }
         History { nights, lines, unrest, notes }
     }
@@ -161,7 +159,7 @@ fn doubt_of(record: &Record, median_ns: f64) -> f64 {
     }
 }
 
-fn identity(record: &Record, by_task: bool, by_host: bool) -> Identity {
+fn identity(record: &Record, by_task: bool, by_host: bool) -> LineIdentity {
     let columns = [
         ColumnId::target,
         ColumnId::board,
@@ -173,7 +171,7 @@ fn identity(record: &Record, by_task: bool, by_host: bool) -> Identity {
         ColumnId::sizes,
     ];
     let place: Vec<String> = columns.into_iter().filter_map(|id| text(record.cell(id))).collect();
-    Identity {
+    LineIdentity {
         op_kind: record.op_kind.clone(),
         task: record.op_text.clone(),
         task_hash: record.task_hash.clone(),
@@ -188,31 +186,31 @@ fn identity(record: &Record, by_task: bool, by_host: bool) -> Identity {
 }
 
 /// Combines the measurements of one night: their mean, or the best time if they belong to several schedules.
-fn point(night: usize, times: &[Time], is_best: bool) -> Point {
+fn point(night: usize, times: &[MeasuredTime], is_best: bool) -> LinePoint {
     if is_best {
-        let upper = |time: &&Time| time.log_ns + HALF * time.doubt;
+        let upper = |time: &&MeasuredTime| time.log_ns + HALF * time.doubt;
         let best = times.iter().min_by(|one, other| upper(one).total_cmp(&upper(other))).expect("a night has times");
-        return Point { night, log_ns: best.log_ns, doubt: best.doubt, count: times.len() };
+        return LinePoint { night, log_ns: best.log_ns, doubt: best.doubt, count: times.len() };
     }
     let count = times.len() as f64;
     let log_ns = mean(times);
     let own = times.iter().map(|time| time.doubt.powi(2)).sum::<f64>() / count;
     let spread = variance(times).unwrap_or(0.0);
-    Point { night, log_ns, doubt: (own.max(spread) / count).sqrt(), count: times.len() }
+    LinePoint { night, log_ns, doubt: (own.max(spread) / count).sqrt(), count: times.len() }
 }
 
-fn mean(times: &[Time]) -> f64 {
+fn mean(times: &[MeasuredTime]) -> f64 {
     times.iter().map(|time| time.log_ns).sum::<f64>() / times.len() as f64
 }
 
-fn variance(times: &[Time]) -> Option<f64> {
+fn variance(times: &[MeasuredTime]) -> Option<f64> {
     let mean = mean(times);
     let squares: f64 = times.iter().map(|time| (time.log_ns - mean).powi(2)).sum();
     (times.len() > 1).then(|| squares / (times.len() - 1) as f64)
 }
 
 /// Returns the pooled variance of measurements within a night, and its degrees of freedom.
-fn looks<'a>(nights: impl Iterator<Item = &'a Vec<Time>>) -> (f64, f64) {
+fn looks<'a>(nights: impl Iterator<Item = &'a Vec<MeasuredTime>>) -> (f64, f64) {
     let known = nights.filter_map(|times| Some((variance(times)?, times.len() as f64 - 1.0)));
     let (squares, freedom) = known.fold((0.0, 0.0), |(squares, all), (own, more)| (squares + own * more, all + more));
     if freedom > 0.0 { (squares / freedom, freedom) } else { (0.0, 0.0) }
@@ -220,7 +218,7 @@ fn looks<'a>(nights: impl Iterator<Item = &'a Vec<Time>>) -> (f64, f64) {
 
 /// Returns the variance between consecutive repetitions of a sentinel: half the mean squared step, so that slow trends
 /// within a night do not count.
-fn unrest(times: &[Time]) -> Option<f64> {
+fn unrest(times: &[MeasuredTime]) -> Option<f64> {
     let mut sorted = times.to_vec();
     sorted.sort_by_key(|time| time.at_us);
     let steps: Vec<f64> = sorted.windows(2).map(|pair| (pair[1].log_ns - pair[0].log_ns).powi(2) / 2.0).collect();
@@ -232,19 +230,18 @@ fn notes(nights: &[Night], schemas: &BTreeSet<i64>, left_out: &BTreeMap<&'static
     if schemas.len() > 1 {
         let versions: Vec<String> = schemas.iter().map(ToString::to_string).collect();
         notes.push(format!(
-            "records of schema versions {} stand beside each other; what the older ones lack is not compared",
+            "records have schema versions {}; columns that older ones lack are not compared",
             versions.join(" and ")
         ));
     }
     for (source, count) in left_out {
-        notes.push(format!("{count} records are `{source}`, not measured, and left out"));
+        notes.push(format!("{count} records with the source `{source}` were skipped, because they are not measured"));
     }
     let last_before = nights.iter().filter(|night| night.side == Side::Before).map(|night| night.last_us).max();
     let first_after = nights.iter().filter(|night| night.side == Side::After).map(|night| night.first_us).min();
     if last_before.zip(first_after).is_some_and(|(before, after)| after < before) {
         notes.push(
-            "what is called after began before what is called before had ended: a clock was set back, or the sides overlap"
-                .to_owned(),
+            "the side AFTER began before the side BEFORE ended: a clock was set back, or the sides overlap".to_owned(),
         );
     }
     notes

@@ -8,52 +8,44 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Side {
-    /// The baseline.
     Before,
     /// The side that is compared with the baseline.
     After,
 }
 
 /// Values of each column that may explain a difference, by column name.
-pub type Facts = BTreeMap<&'static str, BTreeSet<String>>;
+pub type LineFacts = BTreeMap<&'static str, BTreeSet<String>>;
 
 /// A measurement session: a run of `opcollect night`, or all records from one noon to the next.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Night {
-    /// Name of the night.
     pub label: String,
-    /// Side of the comparison.
     pub side: Side,
     /// Start of the first record, in microseconds since 1970.
     pub first_us: i64,
     /// Start of the last record, in microseconds since 1970.
     pub last_us: i64,
-    /// Number of records with a time.
     pub records: usize,
     /// Versions, settings and hosts.
-    pub facts: Facts,
+    pub facts: LineFacts,
 }
 
 /// Key of a line: everything that is equal at all of its points.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct Identity {
+pub struct LineIdentity {
     /// Kind of the anchor operator.
     pub op_kind: String,
     /// Readable form of the task.
     pub task: String,
-    /// Hash of the task.
     pub task_hash: String,
     /// Hash of the schedule; `None` if the best schedule of each night counts.
     pub schedule_hash: Option<String>,
-    /// Number of threads.
     pub threads: Option<i64>,
-    /// State of the caches.
     pub cache_state: Option<&'static str>,
     /// Hash of the surrounding network, if the operator was timed in the network.
     pub network: Option<String>,
     /// Target, device and co-run mode as one text.
     pub place: String,
-    /// Source of the times.
     pub source: &'static str,
     /// Host, if hosts are separated.
     pub host: Option<String>,
@@ -61,37 +53,33 @@ pub struct Identity {
 
 /// A line's time in one night.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Point {
-    /// Index of the night.
+pub struct LinePoint {
     pub night: usize,
     /// Natural logarithm of the time in nanoseconds, averaged over repetitions.
     pub log_ns: f64,
     /// Standard error of `log_ns`.
     pub doubt: f64,
-    /// Number of repetitions.
     pub count: usize,
 }
 
 /// Times of one task with one schedule over nights.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Line {
-    /// Key of the line.
-    pub identity: Identity,
+pub struct DriftLine {
+    pub identity: LineIdentity,
     /// Property of the machine that the line tests, if it is a sentinel.
     pub aspect: Option<Aspect>,
     /// Points in the order of nights; nights without a measurement are absent.
-    pub points: Vec<Point>,
+    pub points: Vec<LinePoint>,
     /// Variance of single measurements within a night, and its degrees of freedom.
     pub looks: (f64, f64),
     /// Values that may explain a difference, by side.
-    pub facts: BTreeMap<Side, Facts>,
+    pub facts: BTreeMap<Side, LineFacts>,
     /// Number of failed attempts, by side.
     pub losses: BTreeMap<Side, usize>,
 }
 
-impl Line {
-    /// Returns the points of one side.
-    pub fn of_side<'a>(&'a self, nights: &'a [Night], side: Side) -> impl Iterator<Item = &'a Point> {
+impl DriftLine {
+    pub fn of_side<'a>(&'a self, nights: &'a [Night], side: Side) -> impl Iterator<Item = &'a LinePoint> {
         self.points.iter().filter(move |point| nights[point.night].side == side)
     }
 }
@@ -102,7 +90,7 @@ pub struct History {
     /// Nights ordered by side, then by time.
     pub nights: Vec<Night>,
     /// Lines, including sentinels.
-    pub lines: Vec<Line>,
+    pub lines: Vec<DriftLine>,
     /// Variance of `log_ns` between repetitions within a night, estimated from sentinels.
     pub unrest: Option<f64>,
     /// Remarks about the records.

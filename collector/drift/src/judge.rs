@@ -3,8 +3,8 @@
 use super::causes::{Cause, between, differences};
 use super::cell::first_signs;
 use super::distributions::{adjusted, student_reach, student_tails};
-use super::history::{Facts, History, Identity, Line, Night, Point, Side};
-use super::machine::{Machine, machine};
+use super::history::{DriftLine, History, LineFacts, LineIdentity, LinePoint, Night, Side};
+use super::machine::{MachineDrift, machine};
 use super::prior::Prior;
 use super::sentinels::Aspect;
 use measure::statistics::median;
@@ -46,9 +46,8 @@ pub enum Verdict {
 /// A line that was measured on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Change {
-    /// Key of the line.
     #[serde(flatten)]
-    pub identity: Identity,
+    pub identity: LineIdentity,
     /// Baseline time in nanoseconds, averaged over nights.
     pub before_ns: f64,
     /// Time after the change in nanoseconds, averaged over nights.
@@ -73,7 +72,7 @@ pub struct Drift {
     /// Nights of both sides.
     pub nights: Vec<Night>,
     /// Speed of the machine over the nights.
-    pub machine: Machine,
+    pub machine: MachineDrift,
     /// Ratio of the machine's factors after and before, from sentinels.
     pub machine_ratio: f64,
     /// `machine_ratio` by aspect.
@@ -81,7 +80,7 @@ pub struct Drift {
     /// Lines on both sides: slower, then faster, then all others, each sorted by the size of the change.
     pub changes: Vec<Change>,
     /// Lines that have a time before but only failures after.
-    pub lost: Vec<Identity>,
+    pub lost: Vec<LineIdentity>,
     /// Numbers of lines that exist only before and only after.
     pub only: (usize, usize),
     /// Columns that differ between the sides.
@@ -107,8 +106,8 @@ impl Drift {
 }
 
 /// Statistics of one line before the joint decision.
-struct Seen<'a> {
-    line: &'a Line,
+struct SeenChange<'a> {
+    line: &'a DriftLine,
     means: (f64, f64),
     nights: (usize, usize),
     difference: f64,
@@ -127,7 +126,7 @@ pub fn judge(history: &History, bounds: Bounds) -> Drift {
     let (machine, of_machine) = machine(history);
     let mut notes = [history.notes.clone(), of_machine].concat();
     let lines = || history.lines.iter().filter(|line| line.aspect.is_none());
-    let seen: Vec<Seen> = lines().filter_map(|line| look(line, &history.nights, &machine)).collect();
+    let seen: Vec<SeenChange> = lines().filter_map(|line| look(line, &history.nights, &machine)).collect();
     let is_single = seen.iter().all(|one| one.spread.1 == 0.0);
     let prior = Prior::of(&seen.iter().map(|one| one.spread).collect::<Vec<_>>());
     // Single nights have no variance between nights. The variance between measurements of a night replaces it.
@@ -142,7 +141,7 @@ pub fn judge(history: &History, bounds: Bounds) -> Drift {
         .collect();
     if is_single && history.unrest.is_none() && of_looks.is_none() && !seen.is_empty() {
         notes.push(
-            "each side is one night and no sentinel was repeated: how much nights differ by chance is taken from the spread of all lines"
+            "each side is one nightly run and no sentinel was repeated: random variation is estimated from the spread of all lines"
                 .to_owned(),
         );
         let scale = spread_of_all(&seen, &judged);
@@ -205,28 +204,28 @@ impl Verdict {
     }
 }
 
-fn look<'a>(line: &'a Line, nights: &[Night], machine: &Machine) -> Option<Seen<'a>> {
-    let of = |side: Side| -> Vec<&Point> { line.of_side(nights, side).collect() };
+fn look<'a>(line: &'a DriftLine, nights: &[Night], machine: &MachineDrift) -> Option<SeenChange<'a>> {
+    let of = |side: Side| -> Vec<&LinePoint> { line.of_side(nights, side).collect() };
     let (before, after) = (of(Side::Before), of(Side::After));
     if before.is_empty() || after.is_empty() {
         return None;
     }
     // Variance of the difference of the sides' means, from the variance of each point.
-    let of_means = |of_point: &dyn Fn(&Point) -> f64| -> f64 {
+    let of_means = |of_point: &dyn Fn(&LinePoint) -> f64| -> f64 {
         [&before, &after]
             .map(|points| points.iter().map(|point| of_point(point)).sum::<f64>() / (points.len() as f64).powi(2))
             .iter()
             .sum()
     };
-    let corrected = |points: &[&Point]| -> Vec<f64> {
+    let corrected = |points: &[&LinePoint]| -> Vec<f64> {
         points.iter().map(|point| point.log_ns - machine.log_factor[point.night]).collect()
     };
     let (ys, others) = (corrected(&before), corrected(&after));
     let freedom = (ys.len() + others.len() - 2) as f64;
     let squares = squares(&ys) + squares(&others);
-    let facts = |side: Side| line.facts.get(&side).cloned().unwrap_or_else(Facts::new);
-    let plain = |points: &[&Point]| points.iter().map(|point| point.log_ns).sum::<f64>() / points.len() as f64;
-    Some(Seen {
+    let facts = |side: Side| line.facts.get(&side).cloned().unwrap_or_else(LineFacts::new);
+    let plain = |points: &[&LinePoint]| points.iter().map(|point| point.log_ns).sum::<f64>() / points.len() as f64;
+    Some(SeenChange {
         line,
         means: (plain(&before), plain(&after)),
         nights: (before.len(), after.len()),
@@ -267,14 +266,14 @@ fn mirrored(scores: &[f64], is_same_code: &[bool]) -> Vec<f64> {
 
 type Around<'a> = (&'a str, Option<i64>, Option<&'a str>);
 
-fn around<'a>(one: &Seen<'a>) -> Option<Around<'a>> {
-    let Identity { network, threads, host, .. } = &one.line.identity;
+fn around<'a>(one: &SeenChange<'a>) -> Option<Around<'a>> {
+    let LineIdentity { network, threads, host, .. } = &one.line.identity;
     Some((network.as_deref()?, *threads, host.as_deref()))
 }
 
 /// Returns the median shift of the operators of each network. Operators timed in the network share one period of time
 /// and its disturbances.
-fn shifts<'a>(seen: &[Seen<'a>]) -> BTreeMap<Around<'a>, f64> {
+fn shifts<'a>(seen: &[SeenChange<'a>]) -> BTreeMap<Around<'a>, f64> {
     /// With fewer operators, a single changed operator would dominate the median.
     const LEAST: usize = 4;
     let mut networks: BTreeMap<Around<'a>, Vec<f64>> = BTreeMap::new();
@@ -296,13 +295,13 @@ fn told_of_networks(shifts: &BTreeMap<Around<'_>, f64>, bounds: Bounds) -> Vec<S
     let told = moved.map(|((network, threads, _), shift)| {
         let network = first_signs(network);
         let threads = threads.map_or(String::new(), |threads| format!(", threads {threads}"));
-        let (factor, why) = (shift.exp(), "it ran in one stretch on either side, so that counts as chance");
-        format!("network {network}{threads}: its operators moved by × {factor:.3} in the middle in their places; {why}")
+        let (factor, why) = (shift.exp(), "it ran only once on each side, so the change may be random");
+        format!("network {network}{threads}: its operators changed by × {factor:.3} (median) in the network; {why}")
     });
     told.collect()
 }
 
-fn variance(one: &Seen<'_>, prior: Option<Prior>, look: f64, unrest: f64) -> f64 {
+fn variance(one: &SeenChange<'_>, prior: Option<Prior>, look: f64, unrest: f64) -> f64 {
     let nights = 1.0 / one.nights.0 as f64 + 1.0 / one.nights.1 as f64;
     let of_nights = match prior {
         Some(prior) => (prior.with(one.spread.0, one.spread.1).0 * nights).max(one.own),
@@ -311,12 +310,12 @@ fn variance(one: &Seen<'_>, prior: Option<Prior>, look: f64, unrest: f64) -> f64
     of_nights + one.of_machine
 }
 
-fn freedom(one: &Seen<'_>, prior: Option<Prior>, of_looks: f64) -> f64 {
+fn freedom(one: &SeenChange<'_>, prior: Option<Prior>, of_looks: f64) -> f64 {
     prior.map_or(of_looks.min(SINGLE_FREEDOM), |prior| prior.freedom + one.spread.1)
 }
 
 /// Returns how much wider the lines scatter than their standard errors predict, assuming that most lines are unchanged.
-fn spread_of_all(seen: &[Seen<'_>], judged: &[(f64, f64)]) -> f64 {
+fn spread_of_all(seen: &[SeenChange<'_>], judged: &[(f64, f64)]) -> f64 {
     /// Factor from the median absolute deviation to the standard deviation of a normal distribution.
     const NORMAL: f64 = 1.4826;
     let mut sizes: Vec<f64> = scores(seen, judged).into_iter().map(f64::abs).collect();
@@ -325,11 +324,11 @@ fn spread_of_all(seen: &[Seen<'_>], judged: &[(f64, f64)]) -> f64 {
 }
 
 /// Returns each line's difference in standard deviations.
-fn scores(seen: &[Seen<'_>], judged: &[(f64, f64)]) -> Vec<f64> {
+fn scores(seen: &[SeenChange<'_>], judged: &[(f64, f64)]) -> Vec<f64> {
     seen.iter().zip(judged).map(|(one, (variance, _))| one.difference / variance.sqrt()).collect()
 }
 
-fn change(one: &Seen<'_>, (variance, freedom): (f64, f64), q_value: f64, bounds: Bounds) -> Change {
+fn change(one: &SeenChange<'_>, (variance, freedom): (f64, f64), q_value: f64, bounds: Bounds) -> Change {
     let reach = student_reach(0.05, freedom) * variance.sqrt();
     let (ratio, interval) = (one.difference.exp(), ((one.difference - reach).exp(), (one.difference + reach).exp()));
     let edge = 1.0 + bounds.threshold;
@@ -353,13 +352,13 @@ fn change(one: &Seen<'_>, (variance, freedom): (f64, f64), q_value: f64, bounds:
     }
 }
 
-fn is_lost(line: &Line, nights: &[Night]) -> bool {
+fn is_lost(line: &DriftLine, nights: &[Night]) -> bool {
     line.of_side(nights, Side::Before).next().is_some()
         && line.of_side(nights, Side::After).next().is_none()
         && line.losses.contains_key(&Side::After)
 }
 
-fn only<'a>(lines: impl Iterator<Item = &'a Line>, nights: &[Night]) -> (usize, usize) {
+fn only<'a>(lines: impl Iterator<Item = &'a DriftLine>, nights: &[Night]) -> (usize, usize) {
     lines.fold((0, 0), |(before, after), line| {
         let has = |side: Side| line.of_side(nights, side).next().is_some();
         let (is_before, is_after) = (has(Side::Before), has(Side::After));

@@ -21,10 +21,10 @@ mod text;
 mod turns;
 
 pub use causes::Cause;
-pub use gather::{Gather, night_of};
-pub use history::{Facts, History, Identity, Line, Night, Point, Side};
+pub use gather::{RecordGatherer, night_of};
+pub use history::{DriftLine, History, LineFacts, LineIdentity, LinePoint, Night, Side};
 pub use judge::{Bounds, Change, Drift, Verdict, judge};
-pub use machine::Machine;
+pub use machine::MachineDrift;
 pub use page::page;
 pub use sentinels::{ASPECTS, Aspect, SENTINELS, Sentinel, aspect_of};
 pub use text::{markdown, render};

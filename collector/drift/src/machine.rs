@@ -1,6 +1,6 @@
 //! Speed of the machine in each night, from sentinels or, without sentinels, from the median of all lines.
 
-use super::history::{History, Line};
+use super::history::{DriftLine, History};
 use super::sentinels::{ASPECTS, Aspect};
 use measure::statistics::median;
 use serde::Serialize;
@@ -13,8 +13,7 @@ const TURNS: usize = 20;
 
 /// The machine's factor per night: logarithm of times relative to a typical night.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Machine {
-    /// Factor by night.
+pub struct MachineDrift {
     pub log_factor: Vec<f64>,
     /// Standard error of `log_factor` for a single line, which may depend on one aspect more than on others.
     pub doubt: Vec<f64>,
@@ -25,16 +24,17 @@ pub struct Machine {
 }
 
 /// Estimates the machine's factor in each night and returns remarks about the estimate.
-pub(super) fn machine(history: &History) -> (Machine, Vec<String>) {
+pub(super) fn machine(history: &History) -> (MachineDrift, Vec<String>) {
     let nights = history.nights.len();
-    let has_two = |line: &&Line| line.points.len() > 1;
-    let sentinels: Vec<&Line> = history.lines.iter().filter(|line| line.aspect.is_some()).filter(has_two).collect();
+    let has_two = |line: &&DriftLine| line.points.len() > 1;
+    let sentinels: Vec<&DriftLine> =
+        history.lines.iter().filter(|line| line.aspect.is_some()).filter(has_two).collect();
     if sentinels.is_empty() {
-        let lines: Vec<&Line> = history.lines.iter().filter(has_two).collect();
+        let lines: Vec<&DriftLine> = history.lines.iter().filter(has_two).collect();
         let notes = if nights > 1 { vec![without_sentinels(lines.len())] } else { Vec::new() };
         return (by_middle(&lines, nights), notes);
     }
-    let of = |aspect: Aspect| -> Vec<&Line> {
+    let of = |aspect: Aspect| -> Vec<&DriftLine> {
         sentinels.iter().copied().filter(|line| line.aspect == Some(aspect)).collect()
     };
     let mut aspects = BTreeMap::new();
@@ -44,7 +44,7 @@ pub(super) fn machine(history: &History) -> (Machine, Vec<String>) {
             aspects.insert(aspect, levels(&lines, nights, mean));
         }
     }
-    let mut machine = Machine { log_factor: Vec::new(), doubt: Vec::new(), aspects, sentinels: sentinels.len() };
+    let mut machine = MachineDrift { log_factor: Vec::new(), doubt: Vec::new(), aspects, sentinels: sentinels.len() };
     for night in 0..nights {
         let seen: Vec<f64> = machine.aspects.values().filter_map(|levels| levels[night]).collect();
         let factor = mean(&seen);
@@ -59,7 +59,7 @@ pub(super) fn machine(history: &History) -> (Machine, Vec<String>) {
         .collect();
     let notes = match bare.is_empty() {
         true => Vec::new(),
-        false => vec![format!("no sentinel ran in {}: the machine is taken as usual there", bare.join(", "))],
+        false => vec![format!("no sentinel ran in {}: the machine is assumed unchanged there", bare.join(", "))],
     };
     (machine, notes)
 }
@@ -67,23 +67,23 @@ pub(super) fn machine(history: &History) -> (Machine, Vec<String>) {
 fn without_sentinels(lines: usize) -> String {
     match lines >= LINES_MIN {
         true => format!(
-            "no sentinel ran: the middle of all {lines} lines stands for the machine, so what changed all alike is taken for its doing"
+            "no sentinel ran: the median of all {lines} lines stands for the machine, so a change common to all lines is attributed to it"
         ),
-        false => "no sentinel ran: what the machine did is not told from what the code did".to_owned(),
+        false => "no sentinel ran: changes of the machine and of the code cannot be separated".to_owned(),
     }
 }
 
-fn by_middle(lines: &[&Line], nights: usize) -> Machine {
+fn by_middle(lines: &[&DriftLine], nights: usize) -> MachineDrift {
     let log_factor: Vec<f64> = match lines.len() >= LINES_MIN {
         true => levels(lines, nights, middle).into_iter().map(Option::unwrap_or_default).collect(),
         false => vec![0.0; nights],
     };
     let doubt = (0..nights).map(|night| own_doubt(lines, night).sqrt()).collect();
-    Machine { log_factor, doubt, aspects: BTreeMap::new(), sentinels: 0 }
+    MachineDrift { log_factor, doubt, aspects: BTreeMap::new(), sentinels: 0 }
 }
 
 /// Returns the variance of the mean of the given lines in a night, from their standard errors.
-fn own_doubt(lines: &[&Line], night: usize) -> f64 {
+fn own_doubt(lines: &[&DriftLine], night: usize) -> f64 {
     let points = lines.iter().flat_map(|line| &line.points).filter(|point| point.night == night);
     let doubts: Vec<f64> = points.map(|point| point.doubt.powi(2)).collect();
     doubts.iter().sum::<f64>() / (doubts.len().max(1) as f64).powi(2)
@@ -91,7 +91,7 @@ fn own_doubt(lines: &[&Line], night: usize) -> f64 {
 
 /// Fits an additive model: the logarithm of a time is the level of its line plus the level of its night. The typical
 /// night has level 0.
-fn levels(lines: &[&Line], nights: usize, centre: fn(&[f64]) -> f64) -> Vec<Option<f64>> {
+fn levels(lines: &[&DriftLine], nights: usize, centre: fn(&[f64]) -> f64) -> Vec<Option<f64>> {
     let mut of_nights = vec![0.0; nights];
     let mut is_seen = vec![false; nights];
     for _ in 0..TURNS {

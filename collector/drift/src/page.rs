@@ -1,8 +1,8 @@
 //! HTML report: changes, a heat map of nights and operators, and a curve for each changed line.
 
-use super::history::{History, Line, Side};
+use super::history::{DriftLine, History, Side};
 use super::judge::{Drift, Verdict};
-use super::machine::Machine;
+use super::machine::MachineDrift;
 use super::text::{code, describe_turn, sides, title, verdict};
 use super::turns::Turn;
 use report::page::chart::{STYLE, Scale, svg, ticks};
@@ -45,7 +45,7 @@ pub fn page(name: &str, history: &History, drift: &Drift, turns: &[Turn]) -> Str
 }
 
 fn changes(history: &History, drift: &Drift) -> String {
-    let lines: BTreeMap<_, &Line> = history.lines.iter().map(|line| (&line.identity, line)).collect();
+    let lines: BTreeMap<_, &DriftLine> = history.lines.iter().map(|line| (&line.identity, line)).collect();
     let changed = drift.changes.iter().filter(|change| matches!(change.verdict, Verdict::Slower | Verdict::Faster));
     let mut body = "<h2>What changed</h2>\n".to_owned();
     let count = changed.clone().count();
@@ -76,11 +76,11 @@ fn changes(history: &History, drift: &Drift) -> String {
 
 /// Renders the heat map: the median of each operator's corrected times per night, relative to the operator's first
 /// night.
-fn map(history: &History, machine: &Machine) -> String {
+fn map(history: &History, machine: &MachineDrift) -> String {
     let mut rests: BTreeMap<&str, Vec<Vec<f64>>> = BTreeMap::new();
     let mut firsts: BTreeMap<&str, usize> = BTreeMap::new();
     for line in history.lines.iter().filter(|line| line.aspect.is_none()) {
-        let corrected = |point: &super::history::Point| point.log_ns - machine.log_factor[point.night];
+        let corrected = |point: &super::history::LinePoint| point.log_ns - machine.log_factor[point.night];
         // A line with one point shows no change. The first night of a line is no evidence that the operator is
         // unchanged there.
         let [first, later @ ..] = &line.points[..] else { continue };
@@ -155,9 +155,9 @@ fn short(label: &str) -> String {
 }
 
 /// Renders a line over nights relative to its first night, with the interval of each point.
-fn curve(line: &Line, history: &History, machine: &Machine) -> String {
+fn curve(line: &DriftLine, history: &History, machine: &MachineDrift) -> String {
     let Some(first) = line.points.first() else { return String::new() };
-    let of = |point: &super::history::Point| point.log_ns - machine.log_factor[point.night];
+    let of = |point: &super::history::LinePoint| point.log_ns - machine.log_factor[point.night];
     let start = of(first);
     let ends = line
         .points

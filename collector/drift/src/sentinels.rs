@@ -17,7 +17,6 @@ pub enum Aspect {
     Threads,
 }
 
-/// All aspects.
 pub const ASPECTS: [Aspect; 4] = [Aspect::Arithmetic, Aspect::Bandwidth, Aspect::Cache, Aspect::Threads];
 
 impl Aspect {

@@ -2,7 +2,7 @@
 
 use super::causes::Cause;
 use super::cell::first_signs;
-use super::history::Identity;
+use super::history::LineIdentity;
 use super::judge::{Change, Drift, Verdict};
 use super::turns::Turn;
 use report::{Paper, Table, duration, figures, number, percent, words};
@@ -103,11 +103,11 @@ fn toned(change: &Change) -> report::Cell {
     if change.verdict == Verdict::Slower { cell.bad() } else { cell.best() }
 }
 
-pub(super) fn title(identity: &Identity) -> String {
+pub(super) fn title(identity: &LineIdentity) -> String {
     let cold = identity.cache_state.filter(|state| *state != "warm").map(|state| format!(" ({state} caches)"));
     let schedule = identity.schedule_hash.as_deref().map(|hash| format!(" by {}", first_signs(hash)));
     let host = identity.host.as_deref().map(|host| format!(" on {host}"));
-    let network = identity.network.as_deref().map(|hash| format!(" in its place in {}", first_signs(hash)));
+    let network = identity.network.as_deref().map(|hash| format!(" in the network {}", first_signs(hash)));
     [Some(identity.task.clone()), cold, schedule, network, host].into_iter().flatten().collect()
 }
 
@@ -146,7 +146,7 @@ pub(super) fn describe_turn(turn: &Turn) -> String {
 /// Summarises a comparison in one sentence.
 pub fn verdict(drift: &Drift) -> String {
     if drift.nights.len() < 2 {
-        return "one night alone: there is nothing to compare it with yet".to_owned();
+        return "there is only one nightly run: nothing to compare it with yet".to_owned();
     }
     let count = |verdict: Verdict| drift.count(verdict);
     let (compared, slower, faster) = (drift.changes.len(), count(Verdict::Slower), count(Verdict::Faster));
@@ -169,7 +169,7 @@ pub fn verdict(drift: &Drift) -> String {
         count(Verdict::Unclear),
     );
     if let Some(from) = drift.seen_from {
-        text.push_str(&format!("; a change by {} would have been seen in half of them", percent(from)));
+        text.push_str(&format!("; a change of {} would be detected in half of the lines", percent(from)));
     }
     if drift.only != (0, 0) {
         text.push_str(&format!("; {} only before, {} only after", drift.only.0, drift.only.1));

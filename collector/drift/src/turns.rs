@@ -5,9 +5,9 @@
 //! again.
 
 use super::distributions::{adjusted, student_tails};
-use super::history::{History, Identity, Line};
+use super::history::{DriftLine, History, LineIdentity};
 use super::judge::Bounds;
-use super::machine::{Machine, machine};
+use super::machine::{MachineDrift, machine};
 use super::prior::Prior;
 use serde::Serialize;
 
@@ -17,9 +17,8 @@ const NIGHTS_MIN: usize = 4;
 /// A change point of a line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Turn {
-    /// Key of the line.
     #[serde(flatten)]
-    pub identity: Identity,
+    pub identity: LineIdentity,
     /// First night after the change.
     pub night: String,
     /// Ratio of the times after and before the change, corrected for the machine.
@@ -30,7 +29,7 @@ pub struct Turn {
 
 /// Best split of a stretch; `place` is the index of the first point after it.
 #[derive(Clone, Copy, Debug)]
-struct Split {
+struct TurnSplit {
     place: usize,
     difference: f64,
     variance: f64,
@@ -42,11 +41,11 @@ struct Split {
 /// Returns all change points of a history, independent of sides, sorted by decreasing size.
 pub fn turns(history: &History, bounds: Bounds) -> Vec<Turn> {
     let (machine, _) = machine(history);
-    let lines: Vec<&Line> = history.lines.iter().filter(|line| line.aspect.is_none()).collect();
-    let mut open: Vec<(&Line, usize, usize)> = lines.iter().map(|line| (*line, 0, line.points.len())).collect();
+    let lines: Vec<&DriftLine> = history.lines.iter().filter(|line| line.aspect.is_none()).collect();
+    let mut open: Vec<(&DriftLine, usize, usize)> = lines.iter().map(|line| (*line, 0, line.points.len())).collect();
     let mut found = Vec::new();
     while !open.is_empty() {
-        let splits: Vec<(&Line, usize, usize, Split)> = open
+        let splits: Vec<(&DriftLine, usize, usize, TurnSplit)> = open
             .iter()
             .filter_map(|&(line, from, to)| Some((line, from, to, best(line, from, to, &machine)?)))
             .collect();
@@ -69,7 +68,7 @@ pub fn turns(history: &History, bounds: Bounds) -> Vec<Turn> {
     found
 }
 
-fn best(line: &Line, from: usize, to: usize, machine: &Machine) -> Option<Split> {
+fn best(line: &DriftLine, from: usize, to: usize, machine: &MachineDrift) -> Option<TurnSplit> {
     let points = &line.points[from..to];
     if points.len() < NIGHTS_MIN {
         return None;
@@ -85,16 +84,16 @@ fn best(line: &Line, from: usize, to: usize, machine: &Machine) -> Option<Split>
         let of = |doubts: &[f64]| doubts.iter().sum::<f64>() / (doubts.len() as f64).powi(2);
         let of_machine = of(&doubts[..place]) + of(&doubts[place..]);
         let difference = mean(late) - mean(early);
-        Split { place: from + place, difference, variance, freedom, of_machine, weight: 1.0 / one + 1.0 / other }
+        TurnSplit { place: from + place, difference, variance, freedom, of_machine, weight: 1.0 / one + 1.0 / other }
     });
     splits.max_by(|one, other| {
-        let score = |split: &Split| split.difference.powi(2) / split.weight;
+        let score = |split: &TurnSplit| split.difference.powi(2) / split.weight;
         score(one).total_cmp(&score(other))
     })
 }
 
 /// Returns the p-value of a split, corrected for the number of tried splits.
-fn chance(split: &Split, prior: Option<Prior>, nights: usize) -> f64 {
+fn chance(split: &TurnSplit, prior: Option<Prior>, nights: usize) -> f64 {
     let (variance, freedom) = match prior {
         Some(prior) => prior.with(split.variance, split.freedom),
         None => (split.variance, split.freedom),

@@ -2,7 +2,9 @@
 #![allow(missing_docs)]
 
 use datasets::{Outcome, Record, Source};
-use drift::{Bounds, Drift, Gather, History, SENTINELS, Side, Turn, Verdict, judge, markdown, page, render, turns};
+use drift::{
+    Bounds, Drift, History, RecordGatherer, SENTINELS, Side, Turn, Verdict, judge, markdown, page, render, turns,
+};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use report::Paper;
@@ -66,7 +68,7 @@ impl Truth {
     }
 
     fn history(&self, side: impl Fn(usize) -> Side) -> History {
-        let mut gather = Gather::new(false, false);
+        let mut gather = RecordGatherer::new(false, false);
         self.draw().iter().for_each(|(night, record)| gather.take(record, side(*night)));
         gather.finish()
     }
@@ -129,7 +131,7 @@ fn looks_that_were_disturbed_are_no_changes() {
     let truth = Truth { nights: 2, changed: 0, ..TRUTH };
     let disturbed = |changed: usize, factor: f64| {
         let mut generator = ChaCha8Rng::seed_from_u64(5);
-        let mut gather = Gather::new(false, false);
+        let mut gather = RecordGatherer::new(false, false);
         let mut drawn = Truth { changed, factor, ..truth.clone() }.draw();
         for (night, record) in &mut drawn {
             let is_disturbed = record.model_name.is_none() && generator.random::<f64>() < 0.1;
@@ -199,7 +201,7 @@ fn a_machine_that_became_slower_raises_nothing() {
 #[test]
 fn sentinels_without_an_interval_do_not_tell_how_the_machine_fared() {
     let truth = Truth { nights: 2, tasks: 20, changed: 0, ..TRUTH };
-    let mut gather = Gather::new(false, false);
+    let mut gather = RecordGatherer::new(false, false);
     for (night, record) in truth.draw() {
         let side = if night == 0 { Side::Before } else { Side::After };
         let is_doubtful = night == 1 && record.model_name.is_some();
@@ -237,7 +239,7 @@ fn two_nights_are_enough_for_large_changes() {
 
 #[test]
 fn what_cannot_be_compared_is_told_and_kept_apart() {
-    let mut gather = Gather::new(false, false);
+    let mut gather = RecordGatherer::new(false, false);
     let times = |at: i64| record(None, 1, 100.0, 0.01, at);
     gather.take(&times(100 * DAY_US), Side::Before);
     gather.take(&Record { schema_version: 1, ..times(90 * DAY_US) }, Side::After);
@@ -252,7 +254,7 @@ fn what_cannot_be_compared_is_told_and_kept_apart() {
     for part in ["schema versions 1 and", "1 records are `simulated`", "a clock was set back", "no sentinel ran"] {
         assert!(told.contains(part), "{told}");
     }
-    let nothing = judge(&Gather::new(false, false).finish(), Bounds::default());
+    let nothing = judge(&RecordGatherer::new(false, false).finish(), Bounds::default());
     assert_eq!((nothing.changes.len(), nothing.has_regressed(), nothing.seen_from), (0, false, None));
 }
 
@@ -260,7 +262,7 @@ fn what_cannot_be_compared_is_told_and_kept_apart() {
 #[test]
 fn a_network_that_was_looked_at_once_is_one_look() {
     let drift = |factor: &dyn Fn(usize) -> f64| {
-        let mut gather = Gather::new(false, false);
+        let mut gather = RecordGatherer::new(false, false);
         for task in 0..30 {
             let place = |ns: f64, night: i64| Record {
                 network_hash: Some("a network".to_owned()),
@@ -300,7 +302,7 @@ fn a_network_that_was_looked_at_once_is_one_look() {
 #[test]
 fn a_disturbed_look_is_no_change() {
     let slower = |half: f64| {
-        let mut gather = Gather::new(false, false);
+        let mut gather = RecordGatherer::new(false, false);
         for task in 0..20 {
             let look = |ns: f64, half: f64, day: i64| Record {
                 min_ns: Some(1e5),
@@ -320,7 +322,7 @@ fn a_disturbed_look_is_no_change() {
 #[test]
 fn looks_of_one_night_tell_how_much_one_look_is_worth() {
     let changed = |is_torn: bool| {
-        let mut gather = Gather::new(false, false);
+        let mut gather = RecordGatherer::new(false, false);
         for task in 0..40 {
             let mut look = |ns: f64, day: i64, at: i64, side: Side| {
                 gather.take(&record(None, task, ns, 0.004, (100 + day) * DAY_US + at), side);
@@ -341,7 +343,7 @@ fn looks_of_one_night_tell_how_much_one_look_is_worth() {
 /// With the best schedule of each night, a new schedule is a cause and not a new line.
 #[test]
 fn the_best_schedule_may_be_another_one() {
-    let mut gather = Gather::new(true, false);
+    let mut gather = RecordGatherer::new(true, false);
     for (side, day, schedule, ns) in [
         (Side::Before, 1, "a", 100.0),
         (Side::Before, 1, "b", 200.0),

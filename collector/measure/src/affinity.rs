@@ -24,23 +24,17 @@ pub enum AffinityError {
         wanted: Vec<usize>,
         /// CPUs that this thread may use.
         allowed: Vec<usize>,
-        /// Error of the system.
         errno: Errno,
     },
     #[error("cannot read the allowed processors: {0}")]
     Unreadable(#[source] io::Error),
     /// A thread may run outside of the requested CPUs.
     #[error("thread {} (`{}`) may run on processors {:?}, outside of {wanted:?}", thread.tid, thread.name, thread.cpus)]
-    Outside {
-        wanted: Vec<usize>,
-        /// The first offending thread.
-        thread: ThreadMask,
-    },
+    Outside { wanted: Vec<usize>, thread: ThreadMask },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreadMask {
-    /// Thread number of the kernel.
     pub tid: i32,
     /// Thread name, which a thread inherits from its creator.
     pub name: String,

@@ -44,7 +44,6 @@ impl HostClock {
         Self { origin, precision_ns: precision_ns(origin), threads: Box::new(CallingThread::new()), flusher: None }
     }
 
-    /// Creates a clock for runs on the given threads.
     pub fn with_threads(threads: impl RunThreads + 'static) -> Self {
         Self { threads: Box::new(threads), ..Self::new() }
     }

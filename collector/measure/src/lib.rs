@@ -85,7 +85,6 @@ pub struct Measurement {
     pub samples_ns: Vec<f64>,
     /// Stride of the stored samples; 1 if all are stored.
     pub samples_stride: u32,
-    /// Time of all samples.
     pub timed_ns: u64,
     /// Time of the whole measurement, from before the first run to the last sample.
     pub elapsed_ns: u64,

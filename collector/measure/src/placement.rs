@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 
 /// Period of stack and tensor placement effects.
 pub const PAGE_BYTES: u32 = 4096;
-/// Alignment of stacks.
 const STACK_STEP_BYTES: u32 = 16;
 /// Alignment of tensors: the longest vector.
 const BUFFER_STEP_BYTES: u32 = 64;

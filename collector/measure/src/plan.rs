@@ -165,7 +165,6 @@ impl Method {
         }
     }
 
-    /// Returns the method for a single visit.
     pub fn of_visit(&self) -> Method {
         match self {
             Method::Sample(plan) => Method::Sample(plan.of_visit()),

@@ -13,12 +13,12 @@ use std::time::Instant;
 /// The meeting point of all lanes of all ways.
 pub struct Race {
     barrier: Barrier,
-    ways: Vec<Way>,
+    ways: Vec<RaceWay>,
     is_over: AtomicBool,
 }
 
 /// The meeting point of the lanes of one way.
-struct Way {
+struct RaceWay {
     lanes: usize,
     arrived: AtomicUsize,
     ended: AtomicUsize,
@@ -47,7 +47,7 @@ impl Course {
 impl Race {
     /// Creates a race of ways, each with a number of lanes.
     pub fn new(lanes: &[usize]) -> Race {
-        let way = |&lanes: &usize| Way {
+        let way = |&lanes: &usize| RaceWay {
             lanes,
             arrived: AtomicUsize::new(0),
             ended: AtomicUsize::new(0),
@@ -100,7 +100,7 @@ impl Race {
     }
 }
 
-impl Way {
+impl RaceWay {
     /// Runs all lanes of the way together repeatedly for one phase; the first run is not counted.
     fn phase(&self, lane: usize, run: &mut dyn FnMut(), rule: &Together) -> Vec<f64> {
         let (mut samples, began) = (Vec::new(), Instant::now());

@@ -4,7 +4,7 @@
 //! alternate between batches, and each counter is divided by the runs of its own batches.
 
 use super::{Clock, Measurement, StopReason, Warning, statistics, stopping, warning};
-use crate::counters::{Counted, CounterReader, CounterValue, Reading, Refusal, Usage};
+use crate::counters::{CountedEvents, CounterReader, CounterValue, Reading, Refusal, Usage};
 
 pub struct Recorder<'a> {
     pub clock: &'a mut dyn Clock,
@@ -12,7 +12,7 @@ pub struct Recorder<'a> {
     started_ns: u64,
     before: Vec<Option<Reading>>,
     after: Vec<Option<Reading>>,
-    totals: Vec<Counted>,
+    totals: Vec<CountedEvents>,
     usage: Usage,
     samples: Vec<f64>,
     sorted: Vec<f64>,
@@ -53,7 +53,7 @@ impl<'a> Recorder<'a> {
             counters,
             before: vec![None; channels],
             after: vec![None; channels],
-            totals: vec![Counted::default(); channels],
+            totals: vec![CountedEvents::default(); channels],
             usage: Usage::default(),
             samples: Vec::new(),
             sorted: Vec::new(),
@@ -163,7 +163,12 @@ impl<'a> Recorder<'a> {
         (values, uncounted)
     }
 
-    fn warnings(&self, closing: &Closing, summary: &statistics::Summary, counters: &[CounterValue]) -> Vec<Warning> {
+    fn warnings(
+        &self,
+        closing: &Closing,
+        summary: &statistics::SampleSummary,
+        counters: &[CounterValue],
+    ) -> Vec<Warning> {
         let mut warnings = Vec::new();
         let ratio = closing.first_run_ns as f64 / summary.median;
         if ratio > warning::FIRST_RUN_SLOW_RATIO {

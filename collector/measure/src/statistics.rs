@@ -16,7 +16,7 @@ pub const CONFIDENCE: f64 = 0.95;
 
 /// Statistics of a set of samples, in their unit.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Summary {
+pub struct SampleSummary {
     pub n: u32,
     pub median: f64,
     pub mean: f64,
@@ -32,14 +32,14 @@ pub struct Summary {
 }
 
 /// Summarises sorted samples; `None` without samples.
-pub fn summarise(sorted: &[f64]) -> Option<Summary> {
+pub fn summarise(sorted: &[f64]) -> Option<SampleSummary> {
     debug_assert!(sorted.is_sorted(), "samples must be sorted");
     let (first, last) = (*sorted.first()?, *sorted.last()?);
     let count = sorted.len() as f64;
     let mean = sorted.iter().sum::<f64>() / count;
     let squares: f64 = sorted.iter().map(|sample| (sample - mean).powi(2)).sum();
     let std = (sorted.len() > 1).then(|| (squares / (count - 1.0)).sqrt());
-    Some(Summary {
+    Some(SampleSummary {
         n: u32::try_from(sorted.len()).unwrap_or(u32::MAX),
         median: median(sorted),
         mean,

@@ -170,7 +170,7 @@ fn the_first_run_is_kept_apart() {
     check_warnings(
         &measurement,
         expect![[r#"
-            the first run took 90.0 times the median; it is kept apart; raise the warm-up time if later runs are still settling
+            the first run took 90.0 times the median; it is reported separately; raise the warm-up time if later runs are not stable either
         "#]],
     );
 }
@@ -184,7 +184,7 @@ fn a_noisy_kernel_uses_its_budget_and_says_so() {
     check_warnings(
         &measurement,
         expect![[r#"
-            the median is known to 7.6 % instead of 1.0 %; quieten the machine, pin the threads, or raise the time budget; compare minima
+            the uncertainty of the median is 7.6 % instead of 1.0 %; quieten the machine, pin the threads, or raise the time budget; compare minima
         "#]],
     );
     let patient = Plan { time_budget_ns: 60_000 * MILLISECOND, time_limit_ns: 90_000 * MILLISECOND, ..Plan::default() };
@@ -219,7 +219,7 @@ fn what_the_machine_does_becomes_warnings() {
     check_warnings(
         &measurement,
         expect![[r#"
-            the median is known to 6.3 % instead of 1.0 %; quieten the machine, pin the threads, or raise the time budget; compare minima
+            the uncertainty of the median is 6.3 % instead of 1.0 %; quieten the machine, pin the threads, or raise the time budget; compare minima
             later samples differ from earlier ones by +24.9 %; raise the warm-up time; look for heat, or for other work on the machine
             fixed arithmetic took +10.0 % after the samples; fix the clock governor and boost, and measure again
             60 involuntary context switches, in 100 % of the samples; stop other work, use fewer threads than cores, or isolate cores

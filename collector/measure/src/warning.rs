@@ -64,10 +64,7 @@ pub enum Warning {
         switches: u64,
     },
     /// Pages were read from a disk during timed runs.
-    MajorFaults {
-        /// Number of faults.
-        count: u64,
-    },
+    MajorFaults { count: u64 },
     /// A counter shared its register and is an estimate.
     CountersMultiplexed {
         name: String,
@@ -79,18 +76,20 @@ pub enum Warning {
 impl Warning {
     pub fn advice(&self) -> &'static str {
         match self {
-            Warning::FirstRunSlow { .. } => "it is kept apart; raise the warm-up time if later runs are still settling",
+            Warning::FirstRunSlow { .. } => {
+                "it is reported separately; raise the warm-up time if later runs are not stable either"
+            }
             Warning::Noisy { .. } => "quieten the machine, pin the threads, or raise the time budget; compare minima",
             Warning::FewSamples { .. } => "raise the time budget if this candidate matters",
-            Warning::Drifting { .. } => "raise the warm-up time; look for heat, or for other work on the machine",
+            Warning::Drifting { .. } => "raise the warm-up time; check for thermal throttling and other load",
             Warning::ClockMoved { .. } => "fix the clock governor and boost, and measure again",
             Warning::ClocksHeldBack { .. } => {
-                "cool the device or raise its limits, or compare runs of the same state only"
+                "cool the device or raise its limits, or compare only runs in the same state"
             }
             Warning::BelowTimerPrecision { .. } => "raise the runs per batch; a cold cache allows only one",
             Warning::Preempted { .. } => "stop other work, use fewer threads than cores, or isolate cores",
             Warning::MajorFaults { .. } => "raise the warm-up time, or free memory",
-            Warning::CountersMultiplexed { .. } => "ask for fewer counters at once",
+            Warning::CountersMultiplexed { .. } => "request fewer counters at once",
         }
     }
 }
@@ -101,7 +100,7 @@ impl fmt::Display for Warning {
             Warning::FirstRunSlow { ratio } => write!(out, "the first run took {ratio:.1} times the median")?,
             Warning::Noisy { half_width, wanted } => {
                 let (half_width, wanted) = (half_width * 100.0, wanted * 100.0);
-                write!(out, "the median is known to {half_width:.1} % instead of {wanted:.1} %")?;
+                write!(out, "the uncertainty of the median is {half_width:.1} % instead of {wanted:.1} %")?;
             }
             Warning::FewSamples { n, wanted } => write!(out, "{n} samples instead of {wanted}: single runs are long")?,
             Warning::Drifting { change } => {
@@ -110,7 +109,7 @@ impl fmt::Display for Warning {
             Warning::ClockMoved { change } => {
                 write!(out, "fixed arithmetic took {:+.1} % after the samples", change * 100.0)?;
             }
-            Warning::ClocksHeldBack { by } => write!(out, "the GPU's clocks were held back: {by}")?,
+            Warning::ClocksHeldBack { by } => write!(out, "the GPU's clocks were throttled: {by}")?,
             Warning::BelowTimerPrecision { batch_ns, precision_ns } => {
                 write!(out, "a batch takes {batch_ns:.0} ns on a clock that is precise to {precision_ns} ns")?;
             }

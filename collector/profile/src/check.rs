@@ -12,7 +12,6 @@ pub(crate) const SUM_MAX: u64 = 1 << 62;
 pub struct DataError {
     /// Name of the list: `span`, `step`, `count`, `memory` or `operator`.
     pub list: &'static str,
-    /// Index in the list.
     pub index: usize,
     /// Description of the inconsistency.
     pub why: &'static str,
@@ -47,7 +46,7 @@ impl Profile {
         }
         for (index, count) in self.counts.iter().enumerate() {
             if count.span as usize >= self.spans.len() || count.counter as usize >= self.counters.len() {
-                return fail("count", index, "is of no span, or of no counter");
+                return fail("count", index, "has no span or no counter");
             }
             if !(count.running_ratio > 0.0 && count.running_ratio <= 1.0) {
                 return fail("count", index, "ran for a part of the time that is not in (0, 1]");
@@ -55,7 +54,7 @@ impl Profile {
         }
         for (index, event) in self.memory.iter().enumerate() {
             if event.span.is_some_and(|span| span as usize >= self.spans.len()) {
-                return fail("memory", index, "is of no span");
+                return fail("memory", index, "has no span");
             }
         }
         Ok(())
@@ -63,20 +62,20 @@ impl Profile {
 
     fn check_span(&self, index: usize, span: &Span) -> Result<(), &'static str> {
         if span.operator as usize >= self.operators.len() || span.track as usize >= self.tracks.len() {
-            return Err("is of no operator, or on no track");
+            return Err("has no operator or no track");
         }
         if let Some(step) = span.step
             && step as usize >= self.steps.len()
         {
-            return Err("is of no step");
+            return Err("has no step");
         }
         let Some(parent) = span.parent else { return Ok(()) };
         let Some(parent) = self.spans.get(parent as usize).filter(|_| (parent as usize) < index) else {
-            return Err("is a part of something that does not stand before it");
+            return Err("belongs to an entry that does not precede it");
         };
         // Device work starts after the call that launched it, and may end after it.
         let is_inside = span.start_ns >= parent.start_ns && span.end_ns() <= parent.end_ns();
-        if span.track == parent.track && !is_inside { Err("is not inside of what it is a part of") } else { Ok(()) }
+        if span.track == parent.track && !is_inside { Err("is not inside of its parent") } else { Ok(()) }
     }
 
     /// Returns the kind of a span in other profilers' terms: an operator on a device queue is a kernel.
@@ -143,13 +142,10 @@ mod tests {
             change(&mut profile);
             profile.check().expect_err("it does not fit").to_string()
         };
-        assert_eq!(refused(|p| p.spans[1].operator = 7), "span 1: is of no operator, or on no track");
-        assert_eq!(refused(|p| p.spans[1].start_ns = 90), "span 1: is not inside of what it is a part of");
-        assert_eq!(
-            refused(|p| p.spans[0].parent = Some(1)),
-            "span 0: is a part of something that does not stand before it"
-        );
-        assert_eq!(refused(|p| p.counts.push(Count::default())), "count 0: is of no span, or of no counter");
+        assert_eq!(refused(|p| p.spans[1].operator = 7), "span 1: has no operator or no track");
+        assert_eq!(refused(|p| p.spans[1].start_ns = 90), "span 1: is not inside of its parent");
+        assert_eq!(refused(|p| p.spans[0].parent = Some(1)), "span 0: belongs to an entry that does not precede it");
+        assert_eq!(refused(|p| p.counts.push(Count::default())), "count 0: has no span or no counter");
         assert_eq!(refused(|p| p.steps.push(Step::default())), "step 1: begins before the one before it has ended");
         let too_large = |list: &str| format!("{list}: makes the sum of the list too large");
         assert_eq!(refused(|p| p.spans[0].duration_ns = u64::MAX), too_large("span 0"));

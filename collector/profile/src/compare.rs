@@ -18,7 +18,7 @@ const LEAST_ROWS: usize = 5;
 /// Result of comparing a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum ProfileVerdict {
     /// The row takes less time.
     Faster,
     /// The row takes more time.
@@ -35,10 +35,9 @@ pub enum Verdict {
 
 /// A row of both profiles.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Change {
+pub struct ProfileChange {
     /// Operator, with sizes if the row has a single task.
     pub name: String,
-    /// Scope in the model.
     pub scope: String,
     /// Median of a call in the first profile.
     pub before_ns: Option<f64>,
@@ -49,12 +48,12 @@ pub struct Change {
     /// Difference of the row's mean time per run; negative if the second profile is faster.
     pub run_difference_ns: f64,
     /// Significance of the difference.
-    pub verdict: Verdict,
+    pub verdict: ProfileVerdict,
 }
 
 /// Comparison of two profiles.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
+pub struct ProfileComparison {
     /// Median run of the first profile.
     pub before_ns: f64,
     /// Median run of the second profile.
@@ -65,11 +64,11 @@ pub struct Comparison {
     /// Number of rows that changed by more than noise relative to the common ratio.
     pub beside_common: usize,
     /// All rows, sorted by decreasing difference per run.
-    pub changes: Vec<Change>,
+    pub changes: Vec<ProfileChange>,
 }
 
 /// Compares two profiles.
-pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> Comparison {
+pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> ProfileComparison {
     let keyed = |profile: &Profile| -> BTreeMap<String, (Row, f64)> {
         let steps = profile.steps.len().max(1) as f64;
         let mut found: BTreeMap<String, (Row, f64)> = BTreeMap::new();
@@ -89,15 +88,15 @@ pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> Comparis
         second.iter().filter_map(|(key, (row, _))| Some((&first.get(key)?.0, row))).collect();
     let common = common(&pairs);
     let has_moved = |(before, after): &&(&Row, &Row)| {
-        matches!(verdict(before, after, common.unwrap_or(1.0)), Verdict::Faster | Verdict::Slower)
+        matches!(verdict(before, after, common.unwrap_or(1.0)), ProfileVerdict::Faster | ProfileVerdict::Slower)
     };
     let beside_common = pairs.iter().filter(has_moved).count();
-    let mut changes: Vec<Change> = Vec::new();
+    let mut changes: Vec<ProfileChange> = Vec::new();
     for (key, (row, run_ns)) in second {
         let earlier = first.remove(&key);
-        let verdict = earlier.as_ref().map_or(Verdict::New, |(earlier, _)| verdict(earlier, &row, 1.0));
+        let verdict = earlier.as_ref().map_or(ProfileVerdict::New, |(earlier, _)| verdict(earlier, &row, 1.0));
         let before_ns = earlier.as_ref().map(|(row, _)| row.median_ns);
-        changes.push(Change {
+        changes.push(ProfileChange {
             ratio: before_ns.filter(|ns| *ns > 0.0).map(|ns| row.median_ns / ns),
             before_ns,
             after_ns: Some(row.median_ns),
@@ -107,11 +106,11 @@ pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> Comparis
         });
     }
     for (row, run_ns) in first.into_values() {
-        changes.push(Change { before_ns: Some(row.median_ns), run_difference_ns: -run_ns, ..named(&row) });
+        changes.push(ProfileChange { before_ns: Some(row.median_ns), run_difference_ns: -run_ns, ..named(&row) });
     }
     changes.sort_by(|left, right| right.run_difference_ns.abs().total_cmp(&left.run_difference_ns.abs()));
     let (before_ns, after_ns) = (totals(before).step_median_ns, totals(after).step_median_ns);
-    Comparison { before_ns, after_ns, common, beside_common, changes }
+    ProfileComparison { before_ns, after_ns, common, beside_common, changes }
 }
 
 /// Returns the median ratio of rows whose times have intervals.
@@ -128,30 +127,30 @@ fn common(pairs: &[(&Row, &Row)]) -> Option<f64> {
 }
 
 /// Creates an entry for a row, assumed gone until its counterpart is found.
-fn named(row: &Row) -> Change {
-    Change {
+fn named(row: &Row) -> ProfileChange {
+    ProfileChange {
         name: if row.text.is_empty() { row.name.clone() } else { row.text.clone() },
         scope: row.scope.clone(),
         before_ns: None,
         after_ns: None,
         ratio: None,
         run_difference_ns: 0.0,
-        verdict: Verdict::Gone,
+        verdict: ProfileVerdict::Gone,
     }
 }
 
 /// Compares two rows whose times are expected to differ by the ratio `anyway`.
-fn verdict(before: &Row, after: &Row, anyway: f64) -> Verdict {
+fn verdict(before: &Row, after: &Row, anyway: f64) -> ProfileVerdict {
     let Some((first, second)) = before.median_interval_ns.zip(after.median_interval_ns) else {
-        return Verdict::Unknown;
+        return ProfileVerdict::Unknown;
     };
     let (median_ns, first) = (anyway * before.median_ns, (anyway * first.0, anyway * first.1));
     let is_small = (after.median_ns - median_ns).abs() <= SAME * median_ns;
     match () {
-        () if is_small => Verdict::Same,
-        () if second.0 > first.1 => Verdict::Slower,
-        () if second.1 < first.0 => Verdict::Faster,
-        () => Verdict::Same,
+        () if is_small => ProfileVerdict::Same,
+        () if second.0 > first.1 => ProfileVerdict::Slower,
+        () if second.1 < first.0 => ProfileVerdict::Faster,
+        () => ProfileVerdict::Same,
     }
 }
 
@@ -192,14 +191,14 @@ mod tests {
             ("new", steady),
         ]);
         let compared = compare(&before, &after, GroupBy::Name);
-        let of: BTreeMap<&str, Verdict> =
+        let of: BTreeMap<&str, ProfileVerdict> =
             compared.changes.iter().map(|change| (change.name.as_str(), change.verdict)).collect();
         let wanted = [
-            ("dense", Verdict::Slower),
-            ("new", Verdict::New),
-            ("noisy", Verdict::Same),
-            ("old", Verdict::Gone),
-            ("relu", Verdict::Faster),
+            ("dense", ProfileVerdict::Slower),
+            ("new", ProfileVerdict::New),
+            ("noisy", ProfileVerdict::Same),
+            ("old", ProfileVerdict::Gone),
+            ("relu", ProfileVerdict::Faster),
         ];
         assert_eq!(of, BTreeMap::from(wanted));
         let sum: f64 = compared.changes.iter().map(|change| change.run_difference_ns).sum();
@@ -211,11 +210,13 @@ mod tests {
         let moved = |name: &'static str| (name, steady.map(|ns| if name == "f" { 2 * ns } else { ns * 94 / 100 }));
         let drifted = compare(&before_all, &profile(&names.map(moved)), GroupBy::Name);
         assert!(drifted.common.is_some_and(|common| (common - 0.94).abs() < 0.01), "{:?}", drifted.common);
-        let changed = drifted.changes.iter().filter(|change| change.verdict != Verdict::Same).count();
+        let changed = drifted.changes.iter().filter(|change| change.verdict != ProfileVerdict::Same).count();
         assert_eq!((drifted.beside_common, changed), (1, 6), "five moved alike, one by itself");
         let same = compare(&before, &before, GroupBy::InputShape);
-        assert!(same.changes.iter().all(|change| change.verdict == Verdict::Same && change.ratio == Some(1.0)));
+        assert!(same.changes.iter().all(|change| change.verdict == ProfileVerdict::Same && change.ratio == Some(1.0)));
         let few = Profile { steps: before.steps[..1].to_vec(), spans: before.spans[..4].to_vec(), ..before.clone() };
-        assert!(compare(&few, &few, GroupBy::Call).changes.iter().all(|change| change.verdict == Verdict::Unknown));
+        assert!(
+            compare(&few, &few, GroupBy::Call).changes.iter().all(|change| change.verdict == ProfileVerdict::Unknown)
+        );
     }
 }

@@ -11,9 +11,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Readable name of the model.
     pub model: String,
-    /// Source of the times.
     pub source: Source,
     /// Format it was imported from, such as `torch.profiler`; empty if measured here.
     pub format: String,
@@ -21,7 +19,6 @@ pub struct Profile {
     pub target: String,
     /// Threads and device queues. In measured profiles the first one is the calling thread.
     pub tracks: Vec<Track>,
-    /// Operators.
     pub operators: Vec<Operator>,
     /// Counters that were read.
     pub counters: Vec<Counter>,
@@ -53,9 +50,7 @@ pub struct Profile {
 pub struct Energy {
     /// Domain of the meter, such as `gpu`. The energy includes idle consumption of the whole domain.
     pub domain: String,
-    /// Source of the reading.
     pub source: String,
-    /// Energy of one run in millijoules.
     pub millijoules: f64,
 }
 
@@ -63,11 +58,9 @@ pub struct Energy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Simulation {
-    /// Name and version of the simulator.
     pub simulator: String,
     /// Compilation target of the simulated code, which may differ from the measured one.
     pub target: String,
-    /// Descriptions of the simulated caches.
     pub caches: Vec<String>,
     /// Simulated tasks, each alone on one thread.
     pub tasks: Vec<SimulatedTask>,
@@ -77,7 +70,6 @@ pub struct Simulation {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SimulatedTask {
-    /// Hash of the task.
     pub task: String,
     /// Readable task with sizes.
     pub text: String,
@@ -104,13 +96,10 @@ pub enum Source {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Track {
-    /// Name of the track.
     pub name: String,
-    /// Process id.
     pub process: u64,
     /// Id of the thread or queue.
     pub id: u64,
-    /// Whether the track is a device queue.
     pub is_device: bool,
     /// Processor time over all steps, if it was measured.
     #[serde(default)]
@@ -125,17 +114,13 @@ pub struct Operator {
     pub name: String,
     /// Readable description with sizes; empty if only the name is known.
     pub text: String,
-    /// Hash of the task.
     pub task: Option<String>,
-    /// Hash of the schedule.
     pub schedule: Option<String>,
     /// Scope in the model: module names from the outermost to the innermost, separated by `.` or `/`.
     pub scope: String,
-    /// Shapes of the inputs.
     pub input_shapes: Vec<Vec<i64>>,
     /// Element types of the inputs, one per shape.
     pub input_dtypes: Vec<String>,
-    /// Shapes of the outputs.
     pub output_shapes: Vec<Vec<i64>>,
     /// Layout of the operands, unless it is the default.
     pub layout: Option<String>,
@@ -147,7 +132,6 @@ pub struct Operator {
     pub roofline_ns: Option<f64>,
 }
 
-/// A counter.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Counter {
@@ -157,7 +141,6 @@ pub struct Counter {
     pub unit: String,
     /// Source: `papi`, `perf`, `usage`, `powercap`, or the imported format.
     pub source: String,
-    /// Name at the source.
     pub native: String,
     /// Coverage: `thread`, `thread_user`, `descendants`, `descendants_user`, `process`, `machine` or `external`.
     pub coverage: String,
@@ -171,9 +154,7 @@ pub struct Counter {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Refusal {
-    /// Name of the counter as requested.
     pub counter: String,
-    /// Source that refused it.
     pub source: String,
     /// Error number of the system or the library, if any.
     pub errno: Option<i32>,
@@ -187,9 +168,7 @@ pub struct Refusal {
 pub struct Step {
     /// Number among all runs, including unprofiled ones.
     pub number: u64,
-    /// Cycle of the schedule.
     pub cycle: u32,
-    /// Start time.
     pub start_ns: u64,
     /// Duration, including time that belongs to no operator.
     pub duration_ns: u64,
@@ -199,19 +178,12 @@ pub struct Step {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Span {
-    /// Kind of the span.
     pub kind: Kind,
-    /// Index of the operator.
     pub operator: u32,
-    /// Index of the step.
     pub step: Option<u32>,
-    /// Index of the parent span.
     pub parent: Option<u32>,
-    /// Index of the track.
     pub track: u32,
-    /// Start time.
     pub start_ns: u64,
-    /// Duration.
     pub duration_ns: u64,
     /// Processor time of the thread during the span.
     pub cpu_ns: Option<u64>,
@@ -221,12 +193,10 @@ pub struct Span {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// Call of an operator.
     #[default]
     Operator,
     /// Part of an operator on a thread of the pool.
     Task,
-    /// Kernel on a device.
     Kernel,
     /// Copy between devices, or memset.
     Copy,
@@ -234,7 +204,6 @@ pub enum Kind {
     Runtime,
     /// Range annotated by the user.
     Range,
-    /// Overhead of profiling.
     Overhead,
 }
 
@@ -242,11 +211,8 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Count {
-    /// Index of the span.
     pub span: u32,
-    /// Index of the counter.
     pub counter: u32,
-    /// Value.
     pub value: u64,
     /// Fraction of the time in which the counter was active; below 1 the value is extrapolated.
     pub running_ratio: f64,
@@ -256,11 +222,9 @@ pub struct Count {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryEvent {
-    /// Time of the event.
     pub at_ns: u64,
     /// Span that caused the event, if known.
     pub span: Option<u32>,
-    /// Kind of memory.
     pub pool: Pool,
     /// Bytes; negative for a deallocation.
     pub bytes: i64,

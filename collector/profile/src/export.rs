@@ -2,8 +2,8 @@
 //! devices, and counter tracks for memory, speed and processor time.
 
 use crate::data::{Kind, Operator, Pool, Profile, Span, Step};
-use capture::writer::sink::{Argument, Format, Heading, Role, Shown, Sink, Written};
-use capture::writer::{Sort, Track};
+use capture::writer::sink::{Format, Heading, Role, ShownArgument, ShownSlice, Sink, Written};
+use capture::writer::{Sort, WrittenTrack};
 use std::collections::BTreeMap;
 use std::io::Write;
 
@@ -26,7 +26,7 @@ mod key {
 
 /// Writes the trace, limited to about `limit` bytes.
 pub fn write<W: Write>(profile: &Profile, format: Format, out: W, limit: u64) -> std::io::Result<(Written, W)> {
-    let tracks = Tracks::of(profile);
+    let tracks = ExportTracks::of(profile);
     let steps: Vec<String> = profile.steps.iter().map(|step| format!("ProfilerStep#{}", step.number)).collect();
     let mut keys: Vec<&str> = KEYS.to_vec();
     keys.extend(profile.counters.iter().map(|counter| counter.name.as_str()));
@@ -55,8 +55,8 @@ fn members(profile: &Profile) -> Vec<(String, String)> {
     .into()
 }
 
-struct Tracks {
-    list: Vec<Track>,
+struct ExportTracks {
+    list: Vec<WrittenTrack>,
     /// Indices into `list`, by the profile's tracks.
     places: Vec<usize>,
     memory: BTreeMap<Pool, usize>,
@@ -64,32 +64,37 @@ struct Tracks {
     share: Option<usize>,
 }
 
-impl Tracks {
-    fn of(profile: &Profile) -> Tracks {
+impl ExportTracks {
+    fn of(profile: &Profile) -> ExportTracks {
         let mut tracks =
-            Tracks { list: Vec::new(), places: Vec::new(), memory: BTreeMap::new(), speed: None, share: None };
+            ExportTracks { list: Vec::new(), places: Vec::new(), memory: BTreeMap::new(), speed: None, share: None };
         let number = |number: u64| i32::try_from(number).unwrap_or(i32::MAX);
         let mut processes: BTreeMap<u64, usize> = BTreeMap::new();
         for track in &profile.tracks {
             let process = *processes.entry(track.process).or_insert_with(|| {
-                tracks.list.push(Track {
+                tracks.list.push(WrittenTrack {
                     name: profile.model.clone(),
                     sort: Sort::Process(number(track.process)),
-                    ..Track::default()
+                    ..WrittenTrack::default()
                 });
                 tracks.list.len() - 1
             });
             let thread = Sort::Thread(number(track.process), i64::try_from(track.id).unwrap_or(i64::MAX));
             let sort = if track.is_device { Sort::Slices } else { thread };
-            let place = tracks.add(Track { name: track.name.clone(), parent: Some(process), sort, ..Track::default() });
+            let place = tracks.add(WrittenTrack {
+                name: track.name.clone(),
+                parent: Some(process),
+                sort,
+                ..WrittenTrack::default()
+            });
             tracks.places.push(place);
         }
         let process = processes.values().next().copied();
-        let counter = |name: &str, unit| Track {
+        let counter = |name: &str, unit| WrittenTrack {
             name: name.to_owned(),
             parent: process,
             sort: Sort::Counter(unit),
-            ..Track::default()
+            ..WrittenTrack::default()
         };
         for event in &profile.memory {
             if !tracks.memory.contains_key(&event.pool) {
@@ -106,7 +111,7 @@ impl Tracks {
         tracks
     }
 
-    fn add(&mut self, track: Track) -> usize {
+    fn add(&mut self, track: WrittenTrack) -> usize {
         self.list.push(track);
         self.list.len() - 1
     }
@@ -138,7 +143,7 @@ fn category(kind: Kind) -> &'static str {
 /// Writes slices of steps and spans in chronological order, parents before children.
 fn slices<'a, W: Write>(
     profile: &'a Profile,
-    tracks: &Tracks,
+    tracks: &ExportTracks,
     names: &'a [String],
     sink: &mut Sink<'a, W>,
 ) -> std::io::Result<()> {
@@ -146,7 +151,7 @@ fn slices<'a, W: Write>(
     let mut order: Vec<u32> = (0..spans.len() as u32).collect();
     let key = |at: &u32| (spans[*at as usize].start_ns, std::cmp::Reverse(spans[*at as usize].end_ns()));
     order.sort_by_key(key);
-    let known: Vec<Known> = profile.operators.iter().map(Known::of).collect();
+    let known: Vec<KnownNames> = profile.operators.iter().map(KnownNames::of).collect();
     let parts = parts(profile);
     let mut counted: Vec<u32> = (0..profile.counts.len() as u32).collect();
     counted.sort_by_key(|at| profile.counts[*at as usize].span);
@@ -158,13 +163,13 @@ fn slices<'a, W: Write>(
             write_step(step, tracks, sink)?;
         }
         known[span.operator as usize].arguments(&profile.operators[span.operator as usize], span, &mut arguments);
-        arguments.push((key::EXTERNAL, Argument::Whole(i64::from(caller(spans, at)) + 1)));
+        arguments.push((key::EXTERNAL, ShownArgument::Whole(i64::from(caller(spans, at)) + 1)));
         let first = counted.partition_point(|count| profile.counts[*count as usize].span < at);
         for count in
             counted[first..].iter().map(|count| &profile.counts[*count as usize]).take_while(|one| one.span == at)
         {
             let value = i64::try_from(count.value).unwrap_or(i64::MAX);
-            arguments.push((KEYS.len() + count.counter as usize, Argument::Whole(value)));
+            arguments.push((KEYS.len() + count.counter as usize, ShownArgument::Whole(value)));
         }
         flows.clear();
         let first = parts.partition_point(|(whole, _)| *whole < at);
@@ -173,7 +178,7 @@ fn slices<'a, W: Write>(
         if span.parent.is_some_and(|parent| spans[parent as usize].track != span.track) {
             flows.push((u64::from(at) + 1, Role::End));
         }
-        sink.slice(&Shown {
+        sink.slice(&ShownSlice {
             track: tracks.places[span.track as usize],
             start_ns: ns(span.start_ns),
             end_ns: Some(ns(span.end_ns())),
@@ -206,12 +211,12 @@ fn parts(profile: &Profile) -> Vec<(u32, u32)> {
 
 fn write_step<'a, W: Write>(
     (step, name): (&Step, &'a String),
-    tracks: &Tracks,
+    tracks: &ExportTracks,
     sink: &mut Sink<'a, W>,
 ) -> std::io::Result<()> {
     // The first track is the calling thread.
     let Some(track) = tracks.places.first() else { return Ok(()) };
-    sink.slice(&Shown {
+    sink.slice(&ShownSlice {
         track: *track,
         start_ns: ns(step.start_ns),
         end_ns: Some(ns(step.end_ns())),
@@ -223,22 +228,22 @@ fn write_step<'a, W: Write>(
 }
 
 /// Arguments common to all calls of an operator, formatted once.
-struct Known {
+struct KnownNames {
     dims: String,
     types: String,
 }
 
-impl Known {
-    fn of(operator: &Operator) -> Known {
+impl KnownNames {
+    fn of(operator: &Operator) -> KnownNames {
         let types = serde_json::to_string(&operator.input_dtypes).expect("texts can be written");
-        Known { dims: format!("{:?}", operator.input_shapes), types }
+        KnownNames { dims: format!("{:?}", operator.input_shapes), types }
     }
 
-    fn arguments<'a>(&'a self, operator: &'a Operator, span: &Span, arguments: &mut Vec<(usize, Argument<'a>)>) {
+    fn arguments<'a>(&'a self, operator: &'a Operator, span: &Span, arguments: &mut Vec<(usize, ShownArgument<'a>)>) {
         arguments.clear();
         if !operator.input_shapes.is_empty() {
-            arguments.push((key::DIMS, Argument::Json(&self.dims)));
-            arguments.push((key::TYPES, Argument::Json(&self.types)));
+            arguments.push((key::DIMS, ShownArgument::Json(&self.dims)));
+            arguments.push((key::TYPES, ShownArgument::Json(&self.types)));
         }
         let texts = [
             (key::TEXT, Some(&operator.text)),
@@ -247,15 +252,15 @@ impl Known {
             (key::SCHEDULE, operator.schedule.as_ref()),
         ];
         let texts = texts.into_iter().filter_map(|(key, text)| Some((key, text.filter(|text| !text.is_empty())?)));
-        arguments.extend(texts.map(|(key, text)| (key, Argument::Text(text))));
+        arguments.extend(texts.map(|(key, text)| (key, ShownArgument::Text(text))));
         let numbers = [(key::FLOPS, operator.flops), (key::BYTES, operator.bytes), (key::CPU, span.cpu_ns)];
         let numbers = numbers.into_iter().filter_map(|(key, number)| Some((key, number?)));
-        arguments.extend(numbers.map(|(key, number)| (key, Argument::Whole(ns(number)))));
+        arguments.extend(numbers.map(|(key, number)| (key, ShownArgument::Whole(ns(number)))));
     }
 }
 
 /// Writes counter values over time: memory at each change, speed and processor share during each operator.
-fn counts<W: Write>(profile: &Profile, tracks: &Tracks, sink: &mut Sink<'_, W>) -> std::io::Result<()> {
+fn counts<W: Write>(profile: &Profile, tracks: &ExportTracks, sink: &mut Sink<'_, W>) -> std::io::Result<()> {
     for event in &profile.memory {
         sink.count(tracks.memory[&event.pool], ns(event.at_ns), event.live_bytes as f64)?;
     }

@@ -22,6 +22,6 @@ pub mod summary;
 
 pub use check::DataError;
 pub use data::Profile;
-pub use schedule::Schedule;
+pub use schedule::ProfileSchedule;
 pub use session::Plan;
 pub use sort::SortBy;

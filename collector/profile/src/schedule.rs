@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// Parameters of a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Schedule {
+pub struct ProfileSchedule {
     /// Steps before the first cycle.
     pub skip_first: u64,
     /// Steps of a cycle that are not profiled.
@@ -32,7 +32,6 @@ pub enum Action {
     Nothing,
     /// Profile and discard.
     Warmup,
-    /// Profile and record.
     Record,
     /// Profile, record and complete the cycle.
     RecordAndSave,
@@ -49,35 +48,26 @@ pub enum ScheduleError {
     },
     /// A parameter is given twice.
     #[error("`{name}` is given twice")]
-    Twice {
-        /// Name of the parameter.
-        name: String,
-    },
+    Twice { name: String },
     /// The schedule records nothing.
     #[error("a schedule needs `active` of at least 1: nothing would be recorded")]
     NothingActive,
     /// A parameter exceeds its limit.
     #[error("`{name}` is {found}, but must be at most {MOST}")]
-    TooMany {
-        /// Name of the parameter.
-        name: String,
-        /// Value of the parameter.
-        found: u64,
-    },
+    TooMany { name: String, found: u64 },
 }
 
 /// Maximum of each parameter, so that sums do not overflow.
 const MOST: u64 = 1_000_000_000;
 
-impl Default for Schedule {
+impl Default for ProfileSchedule {
     /// Returns the schedule of a run without options: a few warm-up steps, then every step.
-    fn default() -> Schedule {
-        Schedule { skip_first: 0, wait: 0, warmup: 3, active: MOST, repeat: 1, skip_first_wait: 0 }
+    fn default() -> ProfileSchedule {
+        ProfileSchedule { skip_first: 0, wait: 0, warmup: 3, active: MOST, repeat: 1, skip_first_wait: 0 }
     }
 }
 
-impl Schedule {
-    /// Returns the action for a step.
+impl ProfileSchedule {
     pub fn action(&self, step: u64) -> Action {
         let Some(step) = step.checked_sub(self.skip_first) else { return Action::Nothing };
         // Without its wait, the first cycle starts `wait` steps later in the pattern.
@@ -110,8 +100,8 @@ impl Schedule {
         (self.wait + self.warmup + self.active).max(1)
     }
 
-    fn check(self) -> Result<Schedule, ScheduleError> {
-        let Schedule { skip_first, wait, warmup, active, repeat, .. } = self;
+    fn check(self) -> Result<ProfileSchedule, ScheduleError> {
+        let ProfileSchedule { skip_first, wait, warmup, active, repeat, .. } = self;
         let numbers =
             [("skip_first", skip_first), ("wait", wait), ("warmup", warmup), ("active", active), ("repeat", repeat)];
         if let Some((name, found)) = numbers.into_iter().find(|(_, found)| *found > MOST) {
@@ -121,11 +111,11 @@ impl Schedule {
     }
 }
 
-impl FromStr for Schedule {
+impl FromStr for ProfileSchedule {
     type Err = ScheduleError;
 
-    fn from_str(text: &str) -> Result<Schedule, ScheduleError> {
-        let mut found = Schedule { skip_first: 0, wait: 0, warmup: 0, active: 0, repeat: 0, skip_first_wait: 0 };
+    fn from_str(text: &str) -> Result<ProfileSchedule, ScheduleError> {
+        let mut found = ProfileSchedule { skip_first: 0, wait: 0, warmup: 0, active: 0, repeat: 0, skip_first_wait: 0 };
         let mut seen: Vec<&str> = Vec::new();
         for word in text.split(',') {
             let unknown = || ScheduleError::Word { word: word.to_owned() };
@@ -149,9 +139,9 @@ impl FromStr for Schedule {
     }
 }
 
-impl fmt::Display for Schedule {
+impl fmt::Display for ProfileSchedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Schedule { skip_first, wait, warmup, active, repeat, skip_first_wait } = self;
+        let ProfileSchedule { skip_first, wait, warmup, active, repeat, skip_first_wait } = self;
         write!(f, "skip_first={skip_first},wait={wait},warmup={warmup},active={active},repeat={repeat}")?;
         if *skip_first_wait == 0 { Ok(()) } else { write!(f, ",skip_first_wait={skip_first_wait}") }
     }
@@ -162,11 +152,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn schedule(text: &str) -> Schedule {
+    fn schedule(text: &str) -> ProfileSchedule {
         text.parse().expect("a schedule")
     }
 
-    fn letters(schedule: Schedule, steps: u64) -> String {
+    fn letters(schedule: ProfileSchedule, steps: u64) -> String {
         let letter = |step| match schedule.action(step) {
             Action::Nothing => '.',
             Action::Warmup => 'w',
@@ -190,7 +180,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_named() {
-        let refused = |text: &str| text.parse::<Schedule>().expect_err("nonsense").to_string();
+        let refused = |text: &str| text.parse::<ProfileSchedule>().expect_err("nonsense").to_string();
         assert_eq!(refused("wait=1"), "a schedule needs `active` of at least 1: nothing would be recorded");
         assert_eq!(refused("active=3,active=4"), "`active` is given twice");
         assert_eq!(refused("active=2000000000"), "`active` is 2000000000, but must be at most 1000000000");
@@ -205,7 +195,7 @@ mod tests {
             (skip_first, wait, warmup, active) in (0u64..20, 0u64..9, 0u64..9, 1u64..9),
             (repeat, skip_first_wait) in (1u64..5, 0u64..2),
         ) {
-            let schedule = Schedule { skip_first, wait, warmup, active, repeat, skip_first_wait };
+            let schedule = ProfileSchedule { skip_first, wait, warmup, active, repeat, skip_first_wait };
             prop_assert_eq!(schedule.to_string().parse(), Ok(schedule));
             let steps = schedule.steps().expect("it ends");
             let all = letters(schedule, steps + 50);

@@ -4,30 +4,30 @@ models::choice! {
     /// Sort key; the largest value comes first.
     #[derive(Default)]
     pub enum SortBy {
-        /// Mean time of a call
+        /// Mean time per call
         CpuTime = "cpu_time",
-        /// Time of all calls with what they are made of
+        /// Total time, including callees
         CpuTimeTotal = "cpu_time_total",
-        /// Time of all calls without what they are made of
+        /// Total time, excluding callees
         #[default]
         SelfCpuTimeTotal = "self_cpu_time_total",
-        /// Mean time of a call on a device
+        /// Mean device time per call
         DeviceTime = "device_time" | "cuda_time",
-        /// Time of all calls on a device with what they are made of
+        /// Total device time, including callees
         DeviceTimeTotal = "device_time_total" | "cuda_time_total",
-        /// Time of all calls on a device without what they are made of
+        /// Total device time, excluding callees
         SelfDeviceTimeTotal = "self_device_time_total" | "self_cuda_time_total",
-        /// Memory that calls take, with what they are made of
+        /// Memory allocated, including callees
         CpuMemoryUsage = "cpu_memory_usage",
-        /// Memory that calls take, without what they are made of
+        /// Memory allocated, excluding callees
         SelfCpuMemoryUsage = "self_cpu_memory_usage",
-        /// Memory of a device that calls take, with what they are made of
+        /// Device memory allocated, including callees
         DeviceMemoryUsage = "device_memory_usage" | "cuda_memory_usage",
-        /// Memory of a device that calls take, without what they are made of
+        /// Device memory allocated, excluding callees
         SelfDeviceMemoryUsage = "self_device_memory_usage" | "self_cuda_memory_usage",
         /// Number of calls
         Count = "count",
-        /// The order of first calls
+        /// Order of first calls
         Order = "order",
     }
 }

@@ -5,7 +5,7 @@ use capture::events::{check, held};
 use capture::writer::sink::{Format, Written};
 use profile::data::{Count, Counter, Kind, MemoryEvent, Operator, Profile, Span, Step, Track};
 use profile::export;
-use profile::import::{self, Bounds};
+use profile::import::{self, ImportBounds};
 
 /// Two steps of an operator whose tasks run on two threads.
 fn small() -> Profile {
@@ -76,7 +76,7 @@ fn a_trace_has_operators_parts_arrows_and_counters() {
         let task = trace.slices.iter().find(|slice| trace.whole(slice, "cycles").is_some()).expect("it was counted");
         assert_eq!(trace.text(task.name), "task \u{7} \"<é>\"", "{name}");
         assert_eq!((trace.whole(task, "cycles"), task.end_ns - task.start_ns), (Some(12345), 700), "{name}");
-        let again = import::read(&path, &Bounds::of_memory(16)).expect("it is a profile").profile;
+        let again = import::read(&path, &ImportBounds::of_memory(16)).expect("it is a profile").profile;
         assert_eq!(again.steps.iter().map(|step| step.number).collect::<Vec<_>>(), [4, 5], "{name}");
         let convolution = again.operators.iter().find(|one| one.name == "conv2d +relu").expect("it is there");
         assert_eq!(convolution.input_shapes, [[1, 3, 8, 8]], "{name}");

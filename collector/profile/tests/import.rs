@@ -3,9 +3,9 @@
 
 use datasets::Target;
 use flate2::read::GzDecoder;
-use profile::averages::{Averages, Grouping, Row, averages};
+use profile::averages::{AverageRow, Averages, Grouping, averages};
 use profile::data::{Kind, Pool, Source};
-use profile::import::{self, Bounds, Imported};
+use profile::import::{self, ImportBounds, Imported};
 use serde_json::Value;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn unpacked(name: &str) -> Vec<u8> {
 }
 
 fn read(path: &Path) -> Imported {
-    let imported = import::read(path, &Bounds::of_memory(64)).expect("it is a trace");
+    let imported = import::read(path, &ImportBounds::of_memory(64)).expect("it is a trace");
     imported.profile.check().expect("it fits together");
     imported
 }
@@ -34,12 +34,12 @@ fn read_text(text: &str) -> Imported {
     read(&path)
 }
 
-fn row<'a>(averages: &'a Averages, name: &str) -> &'a Row {
+fn row<'a>(averages: &'a Averages, name: &str) -> &'a AverageRow {
     averages.rows.iter().find(|row| row.name == name).unwrap_or_else(|| panic!("no row `{name}`"))
 }
 
 /// Formats a row as in `key_averages()`: name, shapes, calls and sums.
-fn comparable(row: &Row, with_shapes: bool) -> String {
+fn comparable(row: &AverageRow, with_shapes: bool) -> String {
     let shapes =
         if with_shapes { format!("{:?}", row.input_shapes.as_deref().unwrap_or_default()) } else { "[]".to_owned() };
     let sums = [row.cpu_time_total_ns as i64, row.self_cpu_time_total_ns as i64, row.cpu_memory_usage_bytes];
@@ -179,13 +179,13 @@ fn traces_without_slices_are_refused() {
     ] {
         let path = folder.path().join("trace");
         std::fs::write(&path, text).expect("it can be written");
-        let error = import::read(&path, &Bounds::of_memory(1)).expect_err("there is no profile").to_string();
+        let error = import::read(&path, &ImportBounds::of_memory(1)).expect_err("there is no profile").to_string();
         assert!(error.contains(part), "{error}");
     }
     let path = folder.path().join("long.json");
     let slice = "{\"ph\":\"X\",\"name\":\"a\",\"ts\":1,\"dur\":2},\n";
     std::fs::write(&path, format!("[{}", slice.repeat(20))).expect("it can be written");
-    let error = import::read(&path, &Bounds { spans: 10 }).expect_err("there is no room").to_string();
+    let error = import::read(&path, &ImportBounds { spans: 10 }).expect_err("there is no room").to_string();
     assert!(error.contains("has more than 10 spans"), "{error}");
 }
 

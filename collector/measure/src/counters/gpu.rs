@@ -48,16 +48,16 @@ pub const GPU_NAMES: &[GpuCounter] = &[
         "gpu_throttle_reasons",
         "bits",
         Step::Nvml,
-        "what held clocks back in any batch, as NVML numbers it, without being idle",
+        "throttle reasons of any batch, with NVML's numbers, without idle",
     ),
     told("gpu_launch_ns", "ns", Step::Device, "the device's time from one empty kernel to the next"),
     told("gpu_launch_host_ns", "ns", Step::Device, "the host's time to ask for an empty kernel"),
     told("gpu_graph_launch_ns", "ns", Step::Device, "from one empty kernel to the next in a CUDA graph"),
     told("gpu_graph_ns", "ns", Step::Device, "time of a short run in a CUDA graph"),
     told("gpu_rotated_ns", "ns", Step::Device, "time of a run on data that is not in the second-level cache"),
-    told("gpu_memory_bytes", "byte", Step::Device, "memory of the device that the task takes"),
+    told("gpu_memory_bytes", "byte", Step::Device, "device memory of the task"),
     on_demand(KERNEL_TIME, "ns", Step::Cupti, "time of the kernels of a run without the gaps between them"),
-    on_demand(ENERGY, "mJ", Step::Nvml, "energy of the board over a run, one after the other"),
+    on_demand(ENERGY, "mJ", Step::Nvml, "energy of the board per run, from consecutive runs"),
     metric(
         "gpu_dram_read_bytes",
         "byte",
@@ -73,31 +73,26 @@ pub const GPU_NAMES: &[GpuCounter] = &[
     metric(
         "gpu_dram_percent",
         "%",
-        "part of the memory's greatest throughput",
+        "share of the memory's maximum throughput",
         &["gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"],
     ),
-    metric(
-        "gpu_l2_hit_percent",
-        "%",
-        "part of the accesses to the second-level cache that found their data there",
-        &["lts__t_sector_hit_rate.pct"],
-    ),
+    metric("gpu_l2_hit_percent", "%", "share of second-level cache accesses that hit", &["lts__t_sector_hit_rate.pct"]),
     metric(
         "gpu_l1_hit_percent",
         "%",
-        "part of the accesses to the first-level cache that found their data there",
+        "share of first-level cache accesses that hit",
         &["l1tex__t_sector_hit_rate.pct"],
     ),
     metric(
         "gpu_sm_percent",
         "%",
-        "part of the multiprocessors' greatest throughput, of whichever of their units is busiest",
+        "share of the maximum throughput of the multiprocessors' busiest unit",
         &["sm__throughput.avg.pct_of_peak_sustained_elapsed"],
     ),
     metric(
         "gpu_tensor_percent",
         "%",
-        "part of the time in which tensor cores work",
+        "share of time with active tensor cores",
         &[
             "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
             "sm__inst_executed_pipe_tensor.avg.pct_of_peak_sustained_elapsed",
@@ -106,38 +101,38 @@ pub const GPU_NAMES: &[GpuCounter] = &[
     metric(
         "gpu_occupancy_percent",
         "%",
-        "part of the warps a multiprocessor can hold that it held while it worked",
+        "share of resident warps of the maximum, while a multiprocessor is active",
         &["sm__warps_active.avg.pct_of_peak_sustained_active"],
     ),
     metric("gpu_instructions", "count", "instructions of warps", &["sm__inst_executed.sum"]),
     metric(
         "gpu_stall_memory_percent",
         "%",
-        "part of a warp's time that it waits for data from memory or the caches",
+        "share of a warp's time that it waits for data from memory or the caches",
         &["smsp__warp_issue_stalled_long_scoreboard_per_warp_active.pct"],
     ),
     metric(
         "gpu_stall_shared_percent",
         "%",
-        "part of a warp's time that it waits for shared memory or for special functions",
+        "share of a warp's time that it waits for shared memory or special functions",
         &["smsp__warp_issue_stalled_short_scoreboard_per_warp_active.pct"],
     ),
     metric(
         "gpu_stall_barrier_percent",
         "%",
-        "part of a warp's time that it waits for others of its block",
+        "share of a warp's time that it waits at a barrier of its block",
         &["smsp__warp_issue_stalled_barrier_per_warp_active.pct"],
     ),
     metric(
         "gpu_stall_math_percent",
         "%",
-        "part of a warp's time that it waits for a busy arithmetic unit",
+        "share of a warp's time that it waits for a busy arithmetic unit",
         &["smsp__warp_issue_stalled_math_pipe_throttle_per_warp_active.pct"],
     ),
     metric(
         "gpu_stall_wait_percent",
         "%",
-        "part of a warp's time that it waits for a result of fixed delay",
+        "share of a warp's time that it waits for a result of fixed latency",
         &["smsp__warp_issue_stalled_wait_per_warp_active.pct"],
     ),
 ];
@@ -151,7 +146,6 @@ pub fn is_of_gpu(name: &str) -> bool {
     name.starts_with("gpu_") || name.starts_with(METRIC_PREFIX)
 }
 
-/// Prefix of a native metric name.
 pub const METRIC_PREFIX: &str = "cupti:";
 
 /// A requested range-profiler counter.

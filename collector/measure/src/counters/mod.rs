@@ -34,7 +34,7 @@ pub use sampler::Sampler;
 pub use session::{Availability, CounterSession, available};
 pub use usage::Usage;
 pub use values::{
-    Backend, Channel, Counted, CounterReader, CounterValue, Coverage, NoCounters, Reading, Refusal, Step,
+    Backend, Channel, CountedEvents, CounterReader, CounterValue, Coverage, NoCounters, Reading, Refusal, Step,
 };
 
 #[cfg(test)]

@@ -37,7 +37,6 @@ pub struct UsageFigure {
 pub struct PerfEvent {
     /// Event type: hardware, software, cache or raw.
     pub kind: u32,
-    /// Event number within the type.
     pub config: u64,
 }
 
@@ -215,11 +214,9 @@ pub const NAMES: &[CounterName] = &[
     figure("minor_faults", "count", "page faults served from memory", EVENTS, |usage| usage.minor_faults),
     figure("major_faults", "count", "page faults that read from a disk", EVENTS, |usage| usage.major_faults),
     figure("voluntary_switches", "count", "times a thread waited", EVENTS, |usage| usage.voluntary_switches),
-    figure("involuntary_switches", "count", "times a thread was interrupted by others", EVENTS, |usage| {
-        usage.involuntary_switches
-    }),
-    energy(PACKAGE_ENERGY, "energy of the processor's packages, whoever used it", "package"),
-    energy(DRAM_ENERGY, "energy of the memory beside them, whoever used it", "dram"),
+    figure("involuntary_switches", "count", "involuntary context switches", EVENTS, |usage| usage.involuntary_switches),
+    energy(PACKAGE_ENERGY, "energy of the processor's packages, of all processes", "package"),
+    energy(DRAM_ENERGY, "energy of the memory, of all processes", "dram"),
 ];
 
 pub const PACKAGE_ENERGY: &str = "package_energy_microjoules";

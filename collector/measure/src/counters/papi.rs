@@ -62,7 +62,7 @@ const SETS: usize = 1024;
 
 /// The initialised library.
 pub struct Papi {
-    functions: Mutex<Functions>,
+    functions: Mutex<PapiFunctions>,
     read: Read,
     strerror: StrError,
     version: (c_int, c_int),
@@ -81,9 +81,9 @@ pub struct Component {
 
 macro_rules! functions {
     ($($field:ident: $symbol:literal, fn($($argument:ty),*) -> $result:ty;)*) => {
-        struct Functions { $($field: unsafe extern "C" fn($($argument),*) -> $result,)* }
+        struct PapiFunctions { $($field: unsafe extern "C" fn($($argument),*) -> $result,)* }
 
-        impl Functions {
+        impl PapiFunctions {
             fn load(library: &Library) -> Result<Self, libloading::Error> {
                 // SAFETY: the types are those of PAPI's header, unchanged in all versions listed in `LIBRARIES`.
                 unsafe { Ok(Self { $($field: *library.get($symbol)?,)* }) }
@@ -155,7 +155,8 @@ impl Papi {
             let looked = file.map_or_else(|| LIBRARIES.join(", "), |file| file.display().to_string());
             plain(format!("no PAPI library (looked for {looked}); install it (Debian: libpapi7.0) or name its file in {FILE_VARIABLE}"))
         })?;
-        let functions = Functions::load(&library).map_err(|error| plain(format!("`{}`: {error}", name.display())))?;
+        let functions =
+            PapiFunctions::load(&library).map_err(|error| plain(format!("`{}`: {error}", name.display())))?;
         let (read, strerror) = (functions.read, functions.strerror);
         let (functions, file) = (Mutex::new(functions), name.display().to_string());
         let mut papi = Self { functions, read, strerror, version: (0, 0), file, sde, _library: library };
@@ -197,7 +198,7 @@ impl Papi {
         Ok(())
     }
 
-    fn call<T>(&self, call: impl FnOnce(&Functions) -> T) -> T {
+    fn call<T>(&self, call: impl FnOnce(&PapiFunctions) -> T) -> T {
         call(&self.functions.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -307,7 +308,7 @@ impl Papi {
             return Ok(());
         }
         let hint = models::names::hint(event, events.iter().map(String::as_str));
-        Err(plain(format!("no library in this process offers it; {hint}")))
+        Err(plain(format!("no library in this process provides it; {hint}")))
     }
 
     /// Returns whether a component's events need counter registers.

@@ -114,7 +114,7 @@ pub fn explain(errno: Errno) -> String {
             )
         }
         Errno::ENOSYS => "this kernel has no perf events, or a sandbox hides them".into(),
-        Errno::EBUSY => "someone else holds the counter; stop other profilers".into(),
+        Errno::EBUSY => "another process uses the counter; stop other profilers".into(),
         Errno::EMFILE | Errno::ENFILE => "too many open files; raise the limit".into(),
         Errno::EINVAL => "this kernel or processor does not support it, or not together with the others".into(),
         other => other.desc().into(),

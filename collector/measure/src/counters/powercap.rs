@@ -14,7 +14,6 @@ pub(super) struct Powercap {
 
 struct Zone {
     file: PathBuf,
-    /// Value at which the counter wraps.
     range: u64,
     last: u64,
     /// Energy since opening.
@@ -27,7 +26,7 @@ impl Powercap {
     /// Opens all zones whose names start with `kind`.
     pub(super) fn open(root: &Path, kind: &str) -> Result<Powercap, Refused> {
         let Ok(entries) = fs::read_dir(root) else {
-            let why = format!("the kernel has no `{}`: virtual machines mostly have no meter of power", root.display());
+            let why = format!("the kernel has no `{}`: most virtual machines have no power meter", root.display());
             return Err((None, why));
         };
         let mut folders: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
@@ -60,7 +59,7 @@ impl Zone {
         let refused = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::PermissionDenied => {
                 let (code, file) = (error.raw_os_error(), file.display());
-                (code, format!("`{file}` is for root alone; `sudo chmod a+r {file}` lets everybody read it"))
+                (code, format!("only root can read `{file}`; `sudo chmod a+r {file}` permits all users"))
             }
             _ => (error.raw_os_error(), format!("`{}` cannot be read: {error}", file.display())),
         };
@@ -81,7 +80,9 @@ impl Zone {
 
 fn number(file: &Path) -> std::io::Result<u64> {
     let text = fs::read_to_string(file)?;
-    text.trim().parse().map_err(|_| std::io::Error::new(std::io::ErrorKind::InvalidData, "it holds no number"))
+    text.trim()
+        .parse()
+        .map_err(|_| std::io::Error::new(std::io::ErrorKind::InvalidData, "it does not contain a number"))
 }
 
 #[cfg(test)]

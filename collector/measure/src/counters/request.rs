@@ -30,7 +30,7 @@ impl Default for CounterRequest {
 }
 
 /// A requested event with its name at each source.
-pub(super) struct Wanted {
+pub(super) struct RequestedCounter {
     pub(super) name: String,
     pub(super) unit: &'static str,
     pub(super) papi: Vec<String>,
@@ -39,7 +39,7 @@ pub(super) struct Wanted {
     pub(super) powercap: Option<&'static str>,
 }
 
-impl Wanted {
+impl RequestedCounter {
     pub(super) fn parse(name: &str) -> Result<Self, Refusal> {
         let refuse = |step, why: &str| Refusal { event: name.into(), step, errno: None, why: why.into() };
         let mut wanted =

@@ -21,7 +21,6 @@ const PAGE_BYTES: usize = 4096;
 /// Upper bound of a record's size with the requested sample fields.
 const RECORD_BYTES: usize = 64;
 
-/// Sampling events, best first.
 const EVENTS: [(&str, PerfEvent); 2] = [
     ("cycles", PerfEvent { kind: sys::PERF_TYPE_HARDWARE, config: sys::PERF_COUNT_HW_CPU_CYCLES as u64 }),
     ("cpu-clock", PerfEvent { kind: sys::PERF_TYPE_SOFTWARE, config: sys::PERF_COUNT_SW_CPU_CLOCK as u64 }),
@@ -30,7 +29,6 @@ const EVENTS: [(&str, PerfEvent); 2] = [
 /// A sampler of the calling thread and the threads it starts later, on some CPUs.
 #[derive(Debug)]
 pub struct Sampler {
-    /// Name of the sampling event.
     pub event: &'static str,
     rings: Vec<Ring>,
 }

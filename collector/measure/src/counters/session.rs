@@ -10,7 +10,7 @@ use super::{
     papi::EventSet,
     perf::{self, Mode, PerfCounter},
     powercap::{self, Powercap},
-    request::{CounterRequest, Wanted},
+    request::{CounterRequest, RequestedCounter},
     sets::{self, Member, Planned, Refused},
     usage::UsageParts,
 };
@@ -77,11 +77,11 @@ impl CounterSession {
         session
     }
 
-    fn parse(&mut self, names: &[String]) -> Vec<Wanted> {
+    fn parse(&mut self, names: &[String]) -> Vec<RequestedCounter> {
         let mut seen = BTreeSet::new();
         let mut all = Vec::new();
         for name in names.iter().filter(|name| seen.insert(name.as_str())) {
-            match Wanted::parse(name) {
+            match RequestedCounter::parse(name) {
                 Ok(wanted) => all.push(wanted),
                 Err(refusal) => self.refusals.push(refusal),
             }
@@ -90,7 +90,7 @@ impl CounterSession {
     }
 
     /// Opens what PAPI offers; returns the counters for the lower sources.
-    fn open_papi(&mut self, all: Vec<Wanted>, request: &CounterRequest) -> Vec<Wanted> {
+    fn open_papi(&mut self, all: Vec<RequestedCounter>, request: &CounterRequest) -> Vec<RequestedCounter> {
         if !request.backend.allows(Step::Papi) {
             return all;
         }
@@ -122,7 +122,7 @@ impl CounterSession {
     }
 
     /// Opens counters from the sources below PAPI.
-    fn open_below(&mut self, all: Vec<Wanted>, request: &CounterRequest) {
+    fn open_below(&mut self, all: Vec<RequestedCounter>, request: &CounterRequest) {
         let mut granted = Vec::new();
         for wanted in &all {
             self.open_event(wanted, request, &mut granted);
@@ -131,7 +131,7 @@ impl CounterSession {
     }
 
     /// Tries the sources below PAPI for one counter.
-    fn open_event(&mut self, wanted: &Wanted, request: &CounterRequest, granted: &mut Vec<Granted>) {
+    fn open_event(&mut self, wanted: &RequestedCounter, request: &CounterRequest, granted: &mut Vec<Granted>) {
         let name = wanted.name.as_str();
         if let Some(zone) = wanted.powercap.filter(|_| request.backend.allows(Step::Powercap)) {
             return match Powercap::open(Path::new(powercap::ROOT), zone) {
@@ -155,7 +155,7 @@ impl CounterSession {
         }
         if self.refusals.iter().all(|refusal| refusal.event != name) {
             let step = if request.backend == Backend::Usage { Step::Usage } else { wanted.highest_step() };
-            self.refuse(name, step, None, "the steps that are allowed do not have this counter".into());
+            self.refuse(name, step, None, "the permitted steps lack this counter".into());
         }
     }
 
@@ -292,7 +292,7 @@ impl CounterReader for CounterSession {
 fn probe(event: PerfEvent, with_descendants: bool) -> Result<Mode, (Option<i32>, String)> {
     let mode = perf::probe(event, with_descendants).map_err(|errno| (Some(errno as i32), perf::explain(errno)))?;
     if mode.is_user_only && event.is_of_kernel() {
-        return Err((None, "it happens in the kernel, and only user mode may be counted: it would show 0".into()));
+        return Err((None, "it counts kernel events, and only user mode is permitted: it would be 0".into()));
     }
     Ok(mode)
 }

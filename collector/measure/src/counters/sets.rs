@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 
 use super::papi::{self, EventSet, Papi, PapiError};
-use super::request::{CounterRequest, Wanted};
+use super::request::{CounterRequest, RequestedCounter};
 
 pub(super) struct Planned {
     pub set: EventSet,
@@ -17,14 +17,14 @@ pub(super) struct Planned {
 }
 
 pub(super) struct Member {
-    pub wanted: Wanted,
+    pub wanted: RequestedCounter,
     pub native: String,
 }
 
-pub(super) type Refused = Vec<(Wanted, PapiError)>;
+pub(super) type Refused = Vec<(RequestedCounter, PapiError)>;
 
 /// Returns sets that have started successfully. Sets without hardware events stay running.
-pub(super) fn started(all: Vec<Wanted>, request: &CounterRequest, refused: &mut Refused) -> Vec<Planned> {
+pub(super) fn started(all: Vec<RequestedCounter>, request: &CounterRequest, refused: &mut Refused) -> Vec<Planned> {
     let mut sets: Vec<Planned> = Vec::new();
     for wanted in all {
         match add_first(&wanted, request, &mut sets) {
@@ -36,7 +36,11 @@ pub(super) fn started(all: Vec<Wanted>, request: &CounterRequest, refused: &mut 
 }
 
 /// Tries the PAPI names of a counter in order; returns the set that accepted it, or the last error.
-fn add_first(wanted: &Wanted, request: &CounterRequest, sets: &mut Vec<Planned>) -> Result<(usize, String), PapiError> {
+fn add_first(
+    wanted: &RequestedCounter,
+    request: &CounterRequest,
+    sets: &mut Vec<Planned>,
+) -> Result<(usize, String), PapiError> {
     let papi = papi::library()?;
     let mut refusal = PapiError { code: None, why: "PAPI has no name for it".into() };
     for native in &wanted.papi {
@@ -110,10 +114,10 @@ impl Planned {
 }
 
 /// Parts to try, and events that are given up.
-type Parts = (Vec<Vec<Member>>, Vec<Member>);
+type SetParts = (Vec<Vec<Member>>, Vec<Member>);
 
 /// Splits hardware events into halves, which may alternate.
-fn halves(mut members: Vec<Member>) -> Parts {
+fn halves(mut members: Vec<Member>) -> SetParts {
     if members.len() < 2 {
         return (Vec::new(), members);
     }
@@ -122,7 +126,7 @@ fn halves(mut members: Vec<Member>) -> Parts {
 }
 
 /// Removes events that do not start alone. Other components allow one running set, so their sets cannot alternate.
-fn able(members: Vec<Member>, start: impl Fn(&Member) -> Result<(), PapiError>) -> Parts {
+fn able(members: Vec<Member>, start: impl Fn(&Member) -> Result<(), PapiError>) -> SetParts {
     let (able, unable): (Vec<_>, Vec<_>) = members.into_iter().partition(|member| start(member).is_ok());
     match able.is_empty() || unable.is_empty() {
         true => (Vec::new(), able.into_iter().chain(unable).collect()),

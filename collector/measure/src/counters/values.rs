@@ -88,7 +88,6 @@ pub struct Channel {
     /// Unit: `count`, `ns`, `byte`.
     pub unit: String,
     pub step: Step,
-    /// Name at the source.
     pub native: String,
     pub coverage: Coverage,
     /// Group that must be selected for counting; None counts always.
@@ -129,13 +128,13 @@ impl Reading {
 
 /// The sum of one counter over several runs.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Counted {
+pub struct CountedEvents {
     sum: Reading,
     runs: u64,
     has_failed: bool,
 }
 
-impl Counted {
+impl CountedEvents {
     /// Adds the change between two readings around some runs. Runs with a missing reading are not counted.
     pub fn add(&mut self, before: Option<Reading>, after: Option<Reading>, runs: u64) {
         match after.zip(before).and_then(|(after, before)| after.since(&before)) {
@@ -156,7 +155,6 @@ pub struct CounterValue {
     pub step: Step,
     pub native: String,
     pub coverage: Coverage,
-    /// Mean per run.
     pub per_run: f64,
     /// Number of runs counted; fewer than all if groups alternated.
     pub runs: u64,
@@ -166,15 +164,15 @@ pub struct CounterValue {
 
 impl CounterValue {
     /// Returns the value per run, or a refusal.
-    pub fn new(channel: &Channel, counted: &Counted) -> Result<Self, Refusal> {
+    pub fn new(channel: &Channel, counted: &CountedEvents) -> Result<Self, Refusal> {
         let refuse =
             |why: &str| Refusal { event: channel.name.clone(), step: channel.step, errno: None, why: why.into() };
-        let Counted { sum, runs, has_failed } = *counted;
+        let CountedEvents { sum, runs, has_failed } = *counted;
         match runs {
-            0 if has_failed => return Err(refuse("its source gave no count, or one that went down")),
-            0 => return Err(refuse("fewer samples than groups of counters: its group had no turn")),
+            0 if has_failed => return Err(refuse("its source gave no count or a decreasing one")),
+            0 => return Err(refuse("fewer samples than groups of counters: its group was never active")),
             _ if sum.enabled_ns > 0 && sum.running_ns == 0 => {
-                return Err(refuse("it never got a register: others hold them all"));
+                return Err(refuse("it never had a register: other counters use all of them"));
             }
             _ => {}
         }
@@ -196,7 +194,6 @@ impl CounterValue {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     pub event: String,
-    /// Source that refused.
     pub step: Step,
     pub errno: Option<i32>,
     /// Reason, and a remedy if known.

@@ -29,7 +29,7 @@ pub enum ExclusiveError {
     #[error("another night is under way on this machine: {holder}")]
     Night { holder: String },
     #[error(
-        "cannot keep locks in `{}`: {why}; name another folder in `{FOLDER_VARIABLE}`, the same for all that measure here",
+        "cannot keep locks in `{}`: {why}; set `{FOLDER_VARIABLE}` to another folder, the same for all processes that measure here",
         folder.display()
     )]
     Folder { folder: PathBuf, why: String },
@@ -60,9 +60,9 @@ impl Exclusive {
         patience: Duration,
         waits: &mut dyn FnMut(&ExclusiveError),
     ) -> Result<Exclusive, ExclusiveError> {
-        let night = |busy: Held| match busy {
-            Held::Busy(holder) => ExclusiveError::Night { holder },
-            Held::Failed(error) => error,
+        let night = |busy: HeldLock| match busy {
+            HeldLock::Busy(holder) => ExclusiveError::Night { holder },
+            HeldLock::Failed(error) => error,
         };
         Exclusive::wait(folder, patience, waits, || {
             let mut file = try_one(folder, "night").map_err(night)?;
@@ -106,9 +106,9 @@ fn prepare(folder: &Path) -> Result<(), String> {
     }
     let found = std::fs::symlink_metadata(folder).map_err(|error| error.to_string())?;
     match (found.is_dir(), found.uid() == Uid::current().as_raw(), found.mode() & 0o022 == 0) {
-        (false, ..) => Err("it is no folder".to_owned()),
+        (false, ..) => Err("it is not a folder".to_owned()),
         (true, false, _) => Err("it belongs to another user".to_owned()),
-        (true, true, false) => Err("others may write to it".to_owned()),
+        (true, true, false) => Err("other users can write to it".to_owned()),
         (true, true, true) => Ok(()),
     }
 }
@@ -118,8 +118,8 @@ fn try_all(folder: &Path, cpus: &[usize]) -> Result<Exclusive, ExclusiveError> {
     let mut files = Vec::with_capacity(cpus.len());
     for &cpu in cpus {
         files.push(try_one(folder, &format!("cpu-{cpu}")).map_err(|held| match held {
-            Held::Busy(holder) => ExclusiveError::Busy { cpu, holder },
-            Held::Failed(error) => error,
+            HeldLock::Busy(holder) => ExclusiveError::Busy { cpu, holder },
+            HeldLock::Failed(error) => error,
         })?);
     }
     files.iter_mut().for_each(tell_owner);
@@ -132,20 +132,20 @@ fn tell_owner(file: &mut File) {
     let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(own.as_bytes()));
 }
 
-enum Held {
+enum HeldLock {
     Busy(String),
     Failed(ExclusiveError),
 }
 
-fn try_one(folder: &Path, name: &str) -> Result<File, Held> {
+fn try_one(folder: &Path, name: &str) -> Result<File, HeldLock> {
     let path = folder.join(name);
-    let failed = |why: String| Held::Failed(ExclusiveError::Folder { folder: folder.to_owned(), why });
+    let failed = |why: String| HeldLock::Failed(ExclusiveError::Folder { folder: folder.to_owned(), why });
     let mut options = OpenOptions::new();
     let file = options.create(true).truncate(false).read(true).write(true).mode(0o600).open(&path);
     let mut file = file.map_err(|error| failed(format!("`{}`: {error}", path.display())))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Held::Busy(holder(&mut file))),
+        Err(TryLockError::WouldBlock) => Err(HeldLock::Busy(holder(&mut file))),
         Err(TryLockError::Error(error)) => Err(failed(error.to_string())),
     }
 }
@@ -214,10 +214,10 @@ mod tests {
         let open = parent.path().join("open");
         std::fs::create_dir(&open).unwrap();
         std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o777)).unwrap();
-        check(&open, "others may write to it");
+        check(&open, "other users can write to it");
         let link = parent.path().join("link");
         std::os::unix::fs::symlink(parent.path(), &link).unwrap();
-        check(&link, "it is no folder");
+        check(&link, "it is not a folder");
         check(&parent.path().join("absent/deeper"), "No such file");
     }
 }

@@ -54,10 +54,8 @@ pub struct CacheLevel {
     pub level: u32,
     /// `Data`, `Instruction` or `Unified`.
     pub kind: String,
-    /// Size of one such cache.
     pub size_bytes: u64,
     pub line_bytes: u32,
-    /// Number of CPUs that share the cache.
     pub shared_by: u32,
 }
 

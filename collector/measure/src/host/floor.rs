@@ -15,7 +15,6 @@ pub const FLOOR_ROUNDS: u32 = 20;
 #[derive(Clone, Debug, PartialEq)]
 pub struct FloorVisits {
     pub load: Synthetic,
-    /// Number of threads, each on a CPU of its own.
     pub threads: usize,
     /// Measurements; with several threads, the median one of each visit.
     pub visits: Vec<Measurement>,

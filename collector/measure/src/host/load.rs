@@ -71,13 +71,13 @@ impl Load {
         const STOLEN_SHARE: f64 = 0.01;
         let mut parts = Vec::new();
         if self.others_cpus > OTHERS_CPUS {
-            parts.push(format!("others use {:.1} of {} CPUs", self.others_cpus, self.cpus));
+            parts.push(format!("other processes use {:.1} of {} CPUs", self.others_cpus, self.cpus));
         }
         if self.stolen_share > STOLEN_SHARE {
-            parts.push(format!("the host takes {:.0} % of the time away", 100.0 * self.stolen_share));
+            parts.push(format!("the host steals {:.0} % of the time", 100.0 * self.stolen_share));
         }
         if self.throttled > 0 {
-            parts.push(format!("cores were held back by heat {} times", self.throttled));
+            parts.push(format!("cores were throttled by heat {} times", self.throttled));
         }
         (!parts.is_empty()).then(|| parts.join(", "))
     }
@@ -125,7 +125,7 @@ mod tests {
         let told = load.disturbance().unwrap();
         assert_eq!(
             told,
-            "others use 0.2 of 2 CPUs, the host takes 5 % of the time away, cores were held back by heat 3 times"
+            "other processes use 0.2 of 2 CPUs, the host steals 5 % of the time, cores were throttled by heat 3 times"
         );
         assert_eq!(before.since(&before).disturbance(), None);
     }

@@ -11,11 +11,11 @@ use std::path::Path;
 /// The topology of some CPUs. A CPU unknown to sysfs counts as a core of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Topology {
-    places: BTreeMap<usize, Place>,
+    places: BTreeMap<usize, CorePlace>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Place {
+struct CorePlace {
     /// First SMT sibling, which identifies the core.
     core: usize,
     node: Option<usize>,
@@ -52,7 +52,7 @@ impl Topology {
         let place = |cpu: usize| {
             let folder = format!("sys/devices/system/cpu/cpu{cpu}");
             let siblings = files.cpu_list(&format!("{folder}/topology/thread_siblings_list")).unwrap_or_default();
-            Place {
+            CorePlace {
                 core: siblings.first().copied().unwrap_or(cpu),
                 node: nodes.get(&cpu).copied(),
                 kind: (small.contains(&cpu), files.text(&format!("{folder}/cpu_capacity"))),
@@ -126,8 +126,8 @@ impl Topology {
         levels.into_iter().collect()
     }
 
-    fn place(&self, cpu: usize) -> Place {
-        self.places.get(&cpu).cloned().unwrap_or(Place { core: cpu, ..Place::default() })
+    fn place(&self, cpu: usize) -> CorePlace {
+        self.places.get(&cpu).cloned().unwrap_or(CorePlace { core: cpu, ..CorePlace::default() })
     }
 
     fn last_level(&self, cpu: usize) -> Option<Cache> {

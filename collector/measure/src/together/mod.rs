@@ -115,7 +115,6 @@ struct Phase {
 }
 
 impl Meeting {
-    /// Creates a meeting of a number of members.
     pub fn new(members: usize, rule: &Together) -> Meeting {
         Meeting {
             members,

@@ -1,6 +1,6 @@
 //! Memory allocated during calls, from cumulative sums over the memory events.
 
-use super::{Grouping, Row, is_device};
+use super::{AverageRow, Grouping, is_device};
 use crate::data::{Pool, Profile, Span};
 
 /// Cumulative sums of allocations on the host and on devices, by time.
@@ -36,9 +36,9 @@ impl Memory {
     }
 
     /// Returns a row for the events outside all calls.
-    pub(super) fn outside(&self, profile: &Profile, grouping: Grouping) -> Option<Row> {
+    pub(super) fn outside(&self, profile: &Profile, grouping: Grouping) -> Option<AverageRow> {
         let none = grouping.by_input_shape.then(Vec::new);
-        let mut row = Row { name: "[memory]".to_owned(), input_shapes: none, ..Row::default() };
+        let mut row = AverageRow { name: "[memory]".to_owned(), input_shapes: none, ..AverageRow::default() };
         let (mut spans, mut end) = (profile.spans.iter().filter(|span| !is_device(span)).peekable(), None);
         for (place, at) in self.at_ns.iter().enumerate() {
             while let Some(span) = spans.next_if(|span| span.start_ns <= *at) {

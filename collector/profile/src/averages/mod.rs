@@ -39,8 +39,7 @@ impl From<GroupBy> for Grouping {
 
 /// Averages of one group of calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Row {
-    /// Name of the operator.
+pub struct AverageRow {
     pub name: String,
     /// Scope in the model, if rows are grouped by scope.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -51,17 +50,11 @@ pub struct Row {
     /// Element types of those inputs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub input_dtypes: Option<Vec<String>>,
-    /// Kind of the spans.
     pub kind: Kind,
-    /// Number of calls.
     pub count: u64,
-    /// Self time on the host.
     pub self_cpu_time_total_ns: u64,
-    /// Total time on the host.
     pub cpu_time_total_ns: u64,
-    /// Self time on the device.
     pub self_device_time_total_ns: u64,
-    /// Total time on the device.
     pub device_time_total_ns: u64,
     /// Net allocation on the host.
     pub cpu_memory_usage_bytes: i64,
@@ -83,7 +76,7 @@ pub struct Row {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Averages {
     /// Rows in the order of their first calls.
-    pub rows: Vec<Row>,
+    pub rows: Vec<AverageRow>,
     /// Sum of all self times on the host.
     pub self_cpu_time_total_ns: u64,
     /// Sum of all self times on devices.
@@ -92,7 +85,7 @@ pub struct Averages {
     pub has_memory: bool,
 }
 
-impl Row {
+impl AverageRow {
     /// Returns the mean time of a call on the host.
     pub fn cpu_time_ns(&self) -> f64 {
         self.cpu_time_total_ns as f64 / self.count.max(1) as f64
@@ -235,8 +228,8 @@ fn is_device(span: &Span) -> bool {
 type GroupKey<'a> = (Kind, &'a str, Option<&'a str>, Option<&'a [Vec<i64>]>);
 
 /// Returns empty rows and a function from a span to its row. Tasks on other threads have no row.
-fn groups(profile: &Profile, grouping: Grouping) -> (Vec<Row>, impl Fn(&Span) -> Option<usize> + '_) {
-    let mut rows: Vec<Row> = Vec::new();
+fn groups(profile: &Profile, grouping: Grouping) -> (Vec<AverageRow>, impl Fn(&Span) -> Option<usize> + '_) {
+    let mut rows: Vec<AverageRow> = Vec::new();
     let mut by_key: HashMap<GroupKey<'_>, usize> = HashMap::new();
     let mut by_operator: HashMap<(Kind, u32), usize> = HashMap::new();
     for span in profile.spans.iter().filter(|span| span.kind != Kind::Task) {
@@ -248,13 +241,13 @@ fn groups(profile: &Profile, grouping: Grouping) -> (Vec<Row>, impl Fn(&Span) ->
             let shapes = grouping.by_input_shape.then_some((&operator.input_shapes[..], &operator.input_dtypes[..]));
             // Element types are no part of the key, as in torch.profiler.
             *by_key.entry((kind, name, scope, shapes.map(|(shapes, _)| shapes))).or_insert_with(|| {
-                rows.push(Row {
+                rows.push(AverageRow {
                     name: name.to_owned(),
                     kind,
                     scope: scope.map(str::to_owned),
                     input_shapes: shapes.map(|(shapes, _)| shapes.to_vec()),
                     input_dtypes: shapes.map(|(_, dtypes)| dtypes.to_vec()),
-                    ..Row::default()
+                    ..AverageRow::default()
                 });
                 rows.len() - 1
             })

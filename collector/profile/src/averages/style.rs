@@ -1,6 +1,6 @@
 //! Two established table styles: torch.profiler's and that of TVM's former profiling report.
 
-use super::{Averages, Row};
+use super::{AverageRow, Averages};
 use report::{Table, figures, words};
 
 /// Width at which names are truncated, as in torch.profiler.
@@ -92,7 +92,7 @@ fn bytes(bytes: i64) -> String {
     }
 }
 
-fn shapes(row: &Row) -> String {
+fn shapes(row: &AverageRow) -> String {
     format!("{:?}", row.input_shapes.as_deref().unwrap_or_default())
 }
 

@@ -13,15 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Metric {
-    /// Duration in microseconds.
     Microseconds(f64),
-    /// Count.
     Count(i64),
-    /// Percentage.
     Percent(f64),
-    /// Dimensionless number.
     Ratio(f64),
-    /// Text.
     String(String),
 }
 
@@ -30,12 +25,9 @@ pub type Metrics = BTreeMap<String, Metric>;
 
 /// A profiling report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Report {
-    /// Metrics of each call.
+pub struct TvmReport {
     pub calls: Vec<Metrics>,
-    /// Metrics of each device.
     pub device_metrics: BTreeMap<String, Metrics>,
-    /// Configuration of the run.
     pub configuration: BTreeMap<String, serde_json::Value>,
 }
 
@@ -94,7 +86,7 @@ impl std::fmt::Display for Metric {
 }
 
 /// Converts a profile to a report. Each span becomes a call whose duration is the span's self time.
-pub fn of(profile: &Profile) -> Report {
+pub fn of(profile: &Profile) -> TvmReport {
     let own = profile.self_ns();
     let mut totals: BTreeMap<String, (u64, u64)> = BTreeMap::new();
     for span in profile.spans.iter().filter(|span| span.kind != Kind::Task) {
@@ -147,7 +139,7 @@ pub fn of(profile: &Profile) -> Report {
         (name.clone(), metrics.map(|(name, value)| (name.to_owned(), value)).into())
     });
     let device_metrics = device_metrics.collect();
-    Report { calls, device_metrics, configuration: BTreeMap::new() }
+    TvmReport { calls, device_metrics, configuration: BTreeMap::new() }
 }
 
 fn device(profile: &Profile, span: &Span) -> String {
@@ -164,7 +156,7 @@ fn argument_shapes(operator: &Operator) -> String {
     inputs.chain(outputs).collect::<Vec<_>>().join(", ")
 }
 
-impl Report {
+impl TvmReport {
     /// Groups the calls by hash, shapes and device, sorted by decreasing duration.
     pub fn rows(&self) -> Vec<Metrics> {
         let text = |call: &Metrics, name: &str| call.get(name).and_then(Metric::text).unwrap_or_default().to_owned();

@@ -1,11 +1,11 @@
 //! Conversion of trace events to the spans, operators and memory events of a profile.
 
-use super::Bounds;
+use super::ImportBounds;
 use super::nest::{self, Raw};
 use super::shapes::{self, OnnxArguments, TorchArguments};
 use crate::check::SUM_MAX;
 use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile, Source, Step, Track};
-use capture::events::{Arguments, Event, Found, Full, Kind as Sort};
+use capture::events::{Arguments, Event, FoundEvent, Full, Kind as Sort};
 use std::collections::{HashMap, HashSet};
 
 /// Maximum number of distinct operators with shapes. A larger number indicates that names are not operators.
@@ -27,7 +27,7 @@ const STEP: &str = "ProfilerStep#";
 
 /// Program that wrote the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Writer {
+enum ProfileWriter {
     #[default]
     Unknown,
     Torch,
@@ -36,8 +36,8 @@ enum Writer {
 
 /// Collector of the events of a trace.
 pub struct Gather {
-    bounds: Bounds,
-    writer: Writer,
+    bounds: ImportBounds,
+    writer: ProfileWriter,
     spans: Vec<Raw>,
     operators: Vec<Operator>,
     by_key: HashMap<Box<[u8]>, u32>,
@@ -65,10 +65,10 @@ struct Called {
 
 impl Gather {
     /// Creates an empty collector.
-    pub fn new(bounds: Bounds) -> Gather {
+    pub fn new(bounds: ImportBounds) -> Gather {
         Gather {
             bounds,
-            writer: Writer::Unknown,
+            writer: ProfileWriter::Unknown,
             spans: Vec::new(),
             operators: Vec::new(),
             by_key: HashMap::new(),
@@ -134,11 +134,11 @@ impl Gather {
         let kind = match event.category.as_ref() {
             "python_function" | "Trace" => return Ok(None),
             "cpu_op" | "user_annotation" => {
-                self.writer = Writer::Torch;
+                self.writer = ProfileWriter::Torch;
                 if event.category == "cpu_op" { Kind::Operator } else { Kind::Range }
             }
-            "Node" | "Session" if self.writer != Writer::Torch => {
-                self.writer = Writer::OnnxRuntime;
+            "Node" | "Session" if self.writer != ProfileWriter::Torch => {
+                self.writer = ProfileWriter::OnnxRuntime;
                 if event.category == "Node" { Kind::Operator } else { Kind::Range }
             }
             "kernel" | "Kernel" => Kind::Kernel,
@@ -148,7 +148,7 @@ impl Gather {
             "gpu_user_annotation" => return Ok(None),
             _ => Kind::Operator,
         };
-        if self.writer == Writer::Torch && HIDDEN.contains(&event.name.as_ref()) {
+        if self.writer == ProfileWriter::Torch && HIDDEN.contains(&event.name.as_ref()) {
             return Ok(None);
         }
         let step = event.name.strip_prefix(STEP).map(|number| number.parse().ok());
@@ -162,7 +162,7 @@ impl Gather {
         let (mut torch, mut onnx) = (TorchArguments::default(), OnnxArguments::default());
         let text = shapes::json(arguments);
         match self.writer {
-            Writer::OnnxRuntime => onnx = serde_json::from_str(&text).unwrap_or_default(),
+            ProfileWriter::OnnxRuntime => onnx = serde_json::from_str(&text).unwrap_or_default(),
             _ => torch = serde_json::from_str(&text).unwrap_or_default(),
         }
         let external = torch.external;
@@ -181,7 +181,7 @@ impl Gather {
         }
         let [dims, types, inputs, outputs] = own;
         let inputs = match self.writer {
-            Writer::OnnxRuntime => shapes::onnx(inputs),
+            ProfileWriter::OnnxRuntime => shapes::onnx(inputs),
             _ => shapes::torch(dims, Some(types)),
         };
         let (input_shapes, input_dtypes) = inputs.unwrap_or_default();
@@ -216,7 +216,7 @@ impl Gather {
     }
 
     /// Builds the profile.
-    pub fn finish(mut self, model: String, found: &Found) -> Profile {
+    pub fn finish(mut self, model: String, found: &FoundEvent) -> Profile {
         let starts = self.spans.iter().map(|span| span.start_ns).chain(self.memory.iter().map(|event| event.0));
         let zero = starts.min().unwrap_or(0);
         let mut tracks: Vec<Track> = found.tracks.iter().map(track).collect();
@@ -224,20 +224,20 @@ impl Gather {
             tracks[*place as usize].is_device = true;
         }
         let steps = steps(&mut self.steps, zero);
-        let lift = self.writer == Writer::Torch;
+        let lift = self.writer == ProfileWriter::Torch;
         let spans = nest::nest(self.spans, &tracks, &self.operators, zero, &steps, lift);
         self.memory.sort_by_key(|event| event.0);
         let unended = self.unended + self.open.values().map(|open| open.len() as u64).sum::<u64>();
-        let unended = (unended > 0).then(|| format!("{unended} slices begin and never end; they are left out"));
+        let unended = (unended > 0).then(|| format!("skipped {unended} slices without an end"));
         let too_large = self.too_large;
-        let too_large = (too_large > 0).then(|| format!("{too_large} times or sizes are too large; they are left out"));
+        let too_large = (too_large > 0).then(|| format!("skipped {too_large} times or sizes that are too large"));
         Profile {
             model,
             source: Source::Imported,
             format: match self.writer {
-                Writer::Torch => "torch.profiler",
-                Writer::OnnxRuntime => "onnxruntime",
-                Writer::Unknown => "trace",
+                ProfileWriter::Torch => "torch.profiler",
+                ProfileWriter::OnnxRuntime => "onnxruntime",
+                ProfileWriter::Unknown => "trace",
             }
             .to_owned(),
             tracks,

@@ -11,14 +11,14 @@ pub mod shapes;
 pub mod tvm;
 
 use crate::data::Profile;
-use capture::events::{self, Found, open};
+use capture::events::{self, FoundEvent, open};
 use gather::Gather;
 use std::io::Read;
 use std::path::Path;
 
 /// Limits of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct ImportBounds {
     /// Maximum number of spans; each takes about [`SPAN_BYTES`].
     pub spans: usize,
 }
@@ -26,22 +26,21 @@ pub struct Bounds {
 /// Peak memory per span during import and in tables.
 pub const SPAN_BYTES: usize = 200;
 
-impl Bounds {
+impl ImportBounds {
     /// Returns the limits for an amount of memory.
-    pub fn of_memory(mib: u32) -> Bounds {
+    pub fn of_memory(mib: u32) -> ImportBounds {
         let spans = (mib as usize) * ((1 << 20) / SPAN_BYTES);
         // Spans refer to each other by 32-bit indices.
-        Bounds { spans: spans.min(u32::MAX as usize / 2) }
+        ImportBounds { spans: spans.min(u32::MAX as usize / 2) }
     }
 }
 
 /// An imported profile with statistics of the trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Imported {
-    /// Profile.
     pub profile: Profile,
     /// Statistics of the reader.
-    pub found: Found,
+    pub found: FoundEvent,
 }
 
 /// Why an import failed.
@@ -53,9 +52,7 @@ pub enum Error {
     /// The trace has no slices.
     #[error("`{path}` has {events} events and none that begins and ends{why}")]
     Empty {
-        /// Path of the file.
         path: String,
-        /// Number of events in the file.
         events: u64,
         /// Error of the first unreadable record.
         why: String,
@@ -63,13 +60,18 @@ pub enum Error {
 }
 
 /// Imports a profile from a trace file.
-pub fn read(path: &Path, bounds: &Bounds) -> Result<Imported, Error> {
+pub fn read(path: &Path, bounds: &ImportBounds) -> Result<Imported, Error> {
     let (format, input) = open::open(path)?;
     read_from(path, format, input, bounds)
 }
 
 /// Imports a profile from an open trace file.
-pub fn read_from(path: &Path, format: open::Format, input: Box<dyn Read>, bounds: &Bounds) -> Result<Imported, Error> {
+pub fn read_from(
+    path: &Path,
+    format: open::TraceFormat,
+    input: Box<dyn Read>,
+    bounds: &ImportBounds,
+) -> Result<Imported, Error> {
     let mut gather = Gather::new(*bounds);
     let found = open::read_from(path, format, input, &mut |event| gather.take(&event))?;
     let model = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

@@ -10,17 +10,12 @@ use std::collections::HashMap;
 /// A span with the timestamps of its trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Raw {
-    /// Kind of the span.
     pub kind: Kind,
-    /// Index of the operator.
     pub operator: u32,
     /// Correlation number between a call and the device work that it launched.
     pub external: Option<u64>,
-    /// Index of the track.
     pub track: u32,
-    /// Start time.
     pub start_ns: i64,
-    /// End time.
     pub end_ns: i64,
 }
 

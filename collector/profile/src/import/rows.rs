@@ -4,7 +4,7 @@
 //! counters. The operators ran in the network, which is identified by the trace.
 
 use crate::averages::device_times;
-use crate::averages::tvm::{COUNT, DEVICE, DURATION, HASH, Metric, Metrics, NAME, PERCENT, Report, SHAPES};
+use crate::averages::tvm::{COUNT, DEVICE, DURATION, HASH, Metric, Metrics, NAME, PERCENT, SHAPES, TvmReport};
 use crate::data::{Kind, Operator, Profile};
 use datasets::limits::MAX_SAMPLES;
 use datasets::{Json, Outcome, Record, RowError, Source, Target};
@@ -20,18 +20,14 @@ pub struct Provenance {
     pub host: String,
     /// Number of threads available to operators, if known.
     pub threads: Option<i64>,
-    /// Name of the model.
     pub model: String,
-    /// Run id of the import.
     pub run_id: String,
-    /// Version of the program.
     pub program_version: String,
-    /// Hash of the trace.
     pub trace_hash: String,
 }
 
 #[derive(Default)]
-struct Calls {
+struct OperatorCalls {
     times_ns: Vec<u64>,
     self_ns: u64,
     device_ns: u64,
@@ -40,7 +36,7 @@ struct Calls {
 /// Converts a profile to records.
 pub fn records(profile: &Profile, provenance: &Provenance) -> Result<Vec<Record>, RowError> {
     let (own, devices) = (profile.self_ns(), device_times(profile));
-    let mut calls: BTreeMap<(Kind, u32), Calls> = BTreeMap::new();
+    let mut calls: BTreeMap<(Kind, u32), OperatorCalls> = BTreeMap::new();
     for (place, span) in profile.spans.iter().enumerate() {
         if !matches!(span.kind, Kind::Operator | Kind::Kernel | Kind::Copy) {
             continue;
@@ -50,7 +46,7 @@ pub fn records(profile: &Profile, provenance: &Provenance) -> Result<Vec<Record>
         one.self_ns += own[place];
         one.device_ns += devices[place].1;
     }
-    let row = |((kind, operator), calls): (&(Kind, u32), &Calls)| {
+    let row = |((kind, operator), calls): (&(Kind, u32), &OperatorCalls)| {
         record(profile, &profile.operators[*operator as usize], *kind, calls, provenance)
     };
     calls.iter().map(row).collect()
@@ -58,7 +54,7 @@ pub fn records(profile: &Profile, provenance: &Provenance) -> Result<Vec<Record>
 
 /// Converts a TVM report to records. The report has only the total and the number of calls per operator, so only the
 /// mean of a call is known.
-pub fn of_report(report: &Report, provenance: &Provenance) -> Result<Vec<Record>, RowError> {
+pub fn of_report(report: &TvmReport, provenance: &Provenance) -> Result<Vec<Record>, RowError> {
     report.rows().iter().filter_map(|row| of_report_row(row, provenance).transpose()).collect()
 }
 
@@ -117,7 +113,7 @@ fn record(
     profile: &Profile,
     operator: &Operator,
     kind: Kind,
-    calls: &Calls,
+    calls: &OperatorCalls,
     provenance: &Provenance,
 ) -> Result<Record, RowError> {
     let is_device = kind != Kind::Operator;
@@ -175,7 +171,7 @@ fn text(operator: &Operator) -> String {
     text
 }
 
-fn counters(calls: &Calls, is_device: bool) -> Result<Json, RowError> {
+fn counters(calls: &OperatorCalls, is_device: bool) -> Result<Json, RowError> {
     let count = calls.times_ns.len().max(1) as f64;
     let mut counters = Map::new();
     if !is_device {

@@ -55,7 +55,6 @@ pub struct TorchArguments<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 pub struct OnnxArguments<'a> {
-    /// Operator kind.
     #[serde(rename = "op_name")]
     pub operator: Option<String>,
     /// Input types and shapes: `[{"float":[1,3]}, …]`.

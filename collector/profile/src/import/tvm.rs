@@ -1,8 +1,8 @@
 //! Streaming parser of the JSON report that TVM had until version 0.23.
 
-use crate::averages::tvm::{CALLS, Metrics, Report};
+use crate::averages::tvm::{CALLS, Metrics, TvmReport};
 use capture::events::frames::{Frame, Frames};
-use capture::events::{Found, open};
+use capture::events::{FoundEvent, open};
 use std::io::Read;
 use std::path::Path;
 
@@ -18,11 +18,11 @@ pub fn is_report(head: &[u8]) -> bool {
 }
 
 /// Reads a report from a file. Returns `None` if the file has another format.
-pub fn read(path: &Path) -> Result<Option<(Report, Found)>, capture::events::Error> {
+pub fn read(path: &Path) -> Result<Option<(TvmReport, FoundEvent)>, capture::events::Error> {
     let (format, mut input) = open::open(path)?;
     let failed = |source| capture::events::Error::Read { path: path.to_owned(), source };
     let mut head = Vec::new();
-    if format != open::Format::Chrome {
+    if format != open::TraceFormat::Chrome {
         return Ok(None);
     }
     input.by_ref().take(256).read_to_end(&mut head).map_err(failed)?;
@@ -33,9 +33,9 @@ pub fn read(path: &Path) -> Result<Option<(Report, Found)>, capture::events::Err
 }
 
 /// Parses a report from a stream.
-pub fn parse(input: impl Read) -> std::io::Result<(Report, Found)> {
+pub fn parse(input: impl Read) -> std::io::Result<(TvmReport, FoundEvent)> {
     let mut frames = Frames::new(input, &[CALLS]);
-    let (mut report, mut found) = (Report::default(), Found::default());
+    let (mut report, mut found) = (TvmReport::default(), FoundEvent::default());
     loop {
         let offset = frames.offset();
         match frames.take_next()? {

@@ -10,7 +10,7 @@ const PATHS: usize = 5000;
 const MAX_PATHS: usize = 1_000_000;
 const DEPTH: usize = 200;
 
-struct Node<'a> {
+struct FlameNode<'a> {
     name: &'a str,
     depth: usize,
     calls: u64,
@@ -41,8 +41,8 @@ pub fn flame(profile: &Profile) -> Value {
     values.swap_remove(0).expect("the root is kept")
 }
 
-fn nodes(profile: &Profile) -> Vec<Node<'_>> {
-    let empty = |name, depth| Node { name, depth, calls: 0, total_ns: 0, parts: BTreeMap::new() };
+fn nodes(profile: &Profile) -> Vec<FlameNode<'_>> {
+    let empty = |name, depth| FlameNode { name, depth, calls: 0, total_ns: 0, parts: BTreeMap::new() };
     let mut nodes = vec![empty(profile.model.as_str(), 0)];
     let mut of_span: Vec<u32> = Vec::with_capacity(profile.spans.len());
     for span in &profile.spans {

@@ -64,7 +64,7 @@ fn facts(profile: &Profile) -> Vec<[String; 2]> {
         facts.push(("median step", duration(totals.step_median_ns)));
     }
     if let Some(slowdown) = totals.profiler_slowdown {
-        facts.push(("steps over unwatched runs", format!("{:.3}", slowdown.median)));
+        facts.push(("profiled over unprofiled runs", format!("{:.3}", slowdown.median)));
     }
     for energy in &profile.energy {
         facts.push((

@@ -1,6 +1,6 @@
 //! Recorded data of a session, buffers of a run, and the measurements of one step.
 
-use super::watchers::{Counts, Times};
+use super::watchers::{WatcherCounts, WatcherTimes};
 use super::{Plan, Subject, Task, ThreadCount};
 use crate::data::Step;
 use measure::Clock;
@@ -90,7 +90,7 @@ impl Session {
         let before = subject.threads_cpu_ns();
         subject.look_at_threads();
         let start_ns = clock.now_ns();
-        subject.run_watched(&mut Times { clock, stamps: &mut self.stamps })?;
+        subject.run_watched(&mut WatcherTimes { clock, stamps: &mut self.stamps })?;
         let duration_ns = clock.now_ns().saturating_sub(start_ns);
         let after = subject.threads_cpu_ns();
         // A thread that ran its first task in this run has no earlier reading.
@@ -114,7 +114,7 @@ impl Session {
         for (group, readings) in self.readings.chunks_exact_mut((calls + 1) * channels).enumerate() {
             counters.select(group);
             subject.count_on_threads(Some(group));
-            let ran = subject.run_watched(&mut Counts { counters, channels, calls, readings });
+            let ran = subject.run_watched(&mut WatcherCounts { counters, channels, calls, readings });
             subject.count_on_threads(None);
             ran?;
             self.thread_counts.extend(subject.thread_counts());

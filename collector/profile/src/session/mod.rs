@@ -5,18 +5,18 @@
 //! call of the runs that follow. The recorded data is bounded: when it is full, every second step is discarded and the
 //! sampling stride doubles.
 
+mod assembly;
 mod kept;
-mod told;
 mod watchers;
 
 use crate::data::Profile;
-use crate::schedule::{Action, Schedule};
+use crate::schedule::{Action, ProfileSchedule};
 use kept::{Session, alone};
 use measure::Clock;
 use measure::counters::{Channel, CounterReader, Reading};
 use serde::{Deserialize, Serialize};
 
-pub use told::refusal;
+pub use assembly::refusal;
 
 /// Observer of the calls of a run.
 pub trait Watch {
@@ -65,26 +65,22 @@ pub trait Subject {
 /// A part of a call on one pool thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// Index of the call.
     pub call: usize,
     /// Index of the pool thread.
     pub thread: u32,
     /// Start time by the session's clock.
     pub start_ns: u64,
-    /// End time.
     pub end_ns: u64,
 }
 
 /// Count of a pool thread over all its tasks of one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadCount {
-    /// Index of the call.
     pub call: usize,
     /// Index of the pool thread.
     pub thread: u32,
     /// Index among the thread channels.
     pub channel: usize,
-    /// Counter reading.
     pub reading: Reading,
 }
 
@@ -92,7 +88,7 @@ pub struct ThreadCount {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// Selection of the runs.
-    pub schedule: Schedule,
+    pub schedule: ProfileSchedule,
     /// Time after which the session ends, once the minimum number of steps is recorded.
     pub budget_ns: u64,
     /// Time after which the session ends once any step is recorded.
@@ -106,7 +102,7 @@ const STEPS_MIN: usize = 5;
 
 impl Plan {
     /// Returns a plan with a time budget. A slow model may exceed it by one minute.
-    pub fn new(schedule: Schedule, budget_ns: u64) -> Plan {
+    pub fn new(schedule: ProfileSchedule, budget_ns: u64) -> Plan {
         const MINUTE_NS: u64 = 60_000_000_000;
         Plan { schedule, budget_ns, limit_ns: budget_ns.saturating_add(MINUTE_NS), cells_max: 1 << 20 }
     }

@@ -4,12 +4,12 @@ use super::Watch;
 use measure::Clock;
 use measure::counters::{CounterReader, Reading};
 
-pub(super) struct Times<'a, C> {
+pub(super) struct WatcherTimes<'a, C> {
     pub clock: &'a mut C,
     pub stamps: &'a mut [u64],
 }
 
-impl<C: Clock> Watch for Times<'_, C> {
+impl<C: Clock> Watch for WatcherTimes<'_, C> {
     #[inline]
     fn begin(&mut self, call: usize) {
         self.stamps[2 * call] = self.clock.now_ns();
@@ -22,20 +22,20 @@ impl<C: Clock> Watch for Times<'_, C> {
 }
 
 /// Observer that reads all counters between calls into one row per reading.
-pub(super) struct Counts<'a> {
+pub(super) struct WatcherCounts<'a> {
     pub counters: &'a mut dyn CounterReader,
     pub channels: usize,
     pub calls: usize,
     pub readings: &'a mut [Option<Reading>],
 }
 
-impl Counts<'_> {
+impl WatcherCounts<'_> {
     fn read(&mut self, row: usize) {
         self.counters.read(&mut self.readings[row * self.channels..][..self.channels]);
     }
 }
 
-impl Watch for Counts<'_> {
+impl Watch for WatcherCounts<'_> {
     fn begin(&mut self, call: usize) {
         self.read(call);
     }

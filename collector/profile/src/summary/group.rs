@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// Accumulator of a row, with the times of each operator.
 #[derive(Default)]
-pub(super) struct Group {
+pub(super) struct SpanGroup {
     pub first: usize,
     pub operators: BTreeMap<u32, Vec<f64>>,
     pub total_ns: u64,
@@ -19,7 +19,7 @@ pub(super) struct Group {
     pub parts: Vec<Part>,
 }
 
-impl Group {
+impl SpanGroup {
     pub(super) fn row(
         &self,
         profile: &Profile,
@@ -131,7 +131,7 @@ struct Works {
 }
 
 impl Works {
-    fn of(group: &Group, profile: &Profile) -> Works {
+    fn of(group: &SpanGroup, profile: &Profile) -> Works {
         let mut all = Works { typical_ns: 0.0, flops: Some(0.0), bytes: Some(0.0), roofline_ns: Some(0.0) };
         for (place, times) in &group.operators {
             let (operator, calls) = (&profile.operators[*place as usize], times.len() as f64);

@@ -3,14 +3,14 @@
 //! The totals always include the sum of all operators, the duration of all steps and the unattributed rest. Times of a
 //! row refer to single calls. For a row with several operators, rates are its total work over its total typical time.
 
-pub mod comma;
+pub mod csv;
 mod group;
 pub mod simulated;
 pub mod threads;
 
 use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile};
 use crate::sort::SortBy;
-use group::Group;
+use group::SpanGroup;
 use measure::statistics::median;
 use measure::{Ratio, ratio};
 use models::Choice;
@@ -21,33 +21,29 @@ use threads::{Spread, parts};
 /// Key by which calls are grouped into rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GroupBy {
-    /// Operator name.
     Name,
-    /// Operator name and input shapes.
     #[default]
     InputShape,
     /// Scope in the model, by this number of outermost module names.
     Scope(usize),
-    /// Each call of a run.
     Call,
 }
 
 models::choice! {
     /// What is one row, by name.
     pub enum GroupName {
-        /// Operators of one name
+        /// Operators with the same name
         Name = "name",
-        /// Operators of one name on the same shapes
+        /// Operators with the same name and input shapes
         InputShape = "input-shape",
-        /// Operators at one place of the model's modules
+        /// Operators with the same scope in the model
         Scope = "scope",
-        /// Each call of a run
+        /// Single calls of a run
         Call = "call",
     }
 }
 
 impl GroupBy {
-    /// Returns the name of the grouping.
     pub fn name(self) -> &'static str {
         let name = match self {
             GroupBy::Name => GroupName::Name,
@@ -74,7 +70,6 @@ impl GroupName {
 /// Summary of one group of calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Row {
-    /// Name of the operator.
     pub name: String,
     /// Readable operator with sizes, if the row has a single task.
     pub text: String,
@@ -90,9 +85,7 @@ pub struct Row {
     pub input_dtypes: Vec<String>,
     /// Layout of the operands, if all calls agree.
     pub layout: Option<String>,
-    /// Number of calls in all steps.
     pub calls: u64,
-    /// Number of calls per step.
     pub calls_per_step: f64,
     /// Total time of all calls.
     pub total_ns: u64,
@@ -100,11 +93,9 @@ pub struct Row {
     pub self_total_ns: u64,
     /// Shortest call.
     pub min_ns: f64,
-    /// Median call.
     pub median_ns: f64,
     /// 95 % interval of the median; `None` for few calls.
     pub median_interval_ns: Option<(f64, f64)>,
-    /// Mean call.
     pub mean_ns: f64,
     /// 95th percentile of the calls.
     pub p95_ns: f64,
@@ -161,7 +152,6 @@ impl Row {
 /// Metrics derived from counters, present if all required counters are.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Derived {
-    /// Instructions per cycle.
     pub instructions_per_cycle: Option<f64>,
     /// Last-level cache load misses per 1000 operations.
     pub llc_misses_per_kflop: Option<f64>,
@@ -174,7 +164,6 @@ pub struct Derived {
 /// Totals that the rows are parts of.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Totals {
-    /// Number of steps.
     pub steps: usize,
     /// Operator time in all steps.
     pub sum_ns: u64,
@@ -182,9 +171,7 @@ pub struct Totals {
     pub total_ns: u64,
     /// Time of the steps that belongs to no operator.
     pub not_attributed_ns: u64,
-    /// Median step.
     pub step_median_ns: f64,
-    /// Shortest step.
     pub step_min_ns: f64,
     /// Median unprofiled run.
     pub bare_median_ns: Option<f64>,
@@ -192,7 +179,6 @@ pub struct Totals {
     pub profiler_slowdown: Option<Ratio>,
 }
 
-/// Returns all rows, sorted.
 pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
     let own = profile.self_ns();
     let memory = memory(profile);
@@ -200,7 +186,7 @@ pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
     let asked = profile.memory.iter().filter(|event| event.pool == Pool::Workspace && event.bytes >= 0);
     let workspace: BTreeMap<usize, u64> =
         asked.filter_map(|event| Some((event.span? as usize, event.live_bytes))).collect();
-    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+    let mut groups: BTreeMap<String, SpanGroup> = BTreeMap::new();
     let mut group_of: BTreeMap<u32, String> = BTreeMap::new();
     let mut counted: BTreeMap<(u32, u32), (f64, u64)> = BTreeMap::new();
     for count in &profile.counts {
@@ -210,7 +196,7 @@ pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
     for (place, span) in profile.spans.iter().enumerate().filter(|(_, span)| span.kind == Kind::Operator) {
         let operator = &profile.operators[span.operator as usize];
         let key = group_of.entry(span.operator).or_insert_with(|| key(operator, span.operator, group_by));
-        let group = groups.entry(key.clone()).or_insert_with(|| Group { first: place, ..Group::default() });
+        let group = groups.entry(key.clone()).or_insert_with(|| SpanGroup { first: place, ..SpanGroup::default() });
         group.operators.entry(span.operator).or_default().push(span.duration_ns as f64);
         group.total_ns += span.duration_ns;
         group.self_total_ns += own[place];
@@ -222,7 +208,7 @@ pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
         }
     }
     let sum_ns: u64 = groups.values().map(|group| group.self_total_ns).sum();
-    let mut ordered: Vec<&Group> = groups.values().collect();
+    let mut ordered: Vec<&SpanGroup> = groups.values().collect();
     ordered.sort_by_key(|group| group.first);
     let mut rows: Vec<Row> = ordered.iter().map(|group| group.row(profile, &counted, sum_ns, group_by)).collect();
     rows.sort_by(|left, right| right.order(sort_by).total_cmp(&left.order(sort_by)));

@@ -154,10 +154,10 @@ fn commas_in_names_stay_where_they_are() {
     let mut profile = small();
     profile.operators[2].scope = "net, \"quoted\"".to_owned();
     let mut bytes = Vec::new();
-    comma::write(&rows(&profile, GroupBy::Name, SortBy::Order), &mut bytes).expect("memory takes everything");
-    let mut read = csv::Reader::from_reader(bytes.as_slice());
+    csv::write(&rows(&profile, GroupBy::Name, SortBy::Order), &mut bytes).expect("memory takes everything");
+    let mut read = ::csv::Reader::from_reader(bytes.as_slice());
     let headers = read.headers().expect("a first line").clone();
-    let records: Vec<csv::StringRecord> = read.records().map(|one| one.expect("it is read back")).collect();
+    let records: Vec<::csv::StringRecord> = read.records().map(|one| one.expect("it is read back")).collect();
     let column = |name: &str| headers.iter().position(|known| known == name).expect(name);
     assert_eq!(&records[1][column("scope")], "net, \"quoted\"");
     assert_eq!((&records[0][column("faults")], &records[1][column("faults")]), ("3.5", ""));

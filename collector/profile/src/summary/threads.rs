@@ -8,11 +8,8 @@ use std::collections::BTreeMap;
 /// Statistics of a pool thread over all steps.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Thread {
-    /// Name of the thread.
     pub name: String,
-    /// System's thread id.
     pub id: u64,
-    /// Number of tasks.
     pub tasks: u64,
     /// Time in tasks.
     pub busy_ns: u64,

@@ -2,7 +2,7 @@
 
 use super::kept::{Session, counted};
 use crate::data::{Count, Counter, Kind, MemoryEvent, Pool, Profile, Refusal, Span, Track};
-use crate::schedule::Schedule;
+use crate::schedule::ProfileSchedule;
 use measure::counters::{Channel, CounterReader, Coverage};
 use std::collections::BTreeMap;
 
@@ -27,10 +27,10 @@ impl Session {
         let mut notes = Vec::new();
         if self.stride > 1 {
             let (stride, recorded) = (self.stride, self.recorded);
-            notes.push(format!("one in {stride} of {recorded} steps is kept, so that what is kept stays small"));
+            notes.push(format!("only one of {stride} of the {recorded} steps is kept, to limit memory"));
         }
-        if ran < planned && planned < Schedule::default().active {
-            notes.push(format!("the time was over after {ran} of {planned} steps"));
+        if ran < planned && planned < ProfileSchedule::default().active {
+            notes.push(format!("the time limit was reached after {ran} of {planned} steps"));
         }
         notes
     }
@@ -140,7 +140,7 @@ impl Session {
                 counter: counter.name.clone(),
                 source: counter.step.name().to_owned(),
                 errno: None,
-                why: "its source gave no count, or one that went down, or no register was free for it".to_owned(),
+                why: "no count, a decreasing count, or no free register".to_owned(),
             });
         }
     }

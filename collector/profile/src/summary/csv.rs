@@ -4,7 +4,6 @@ use super::Row;
 use std::collections::BTreeSet;
 use std::io::{Error, Write};
 
-/// Writes all rows.
 pub fn write(rows: &[Row], sink: impl Write) -> Result<(), Error> {
     let counters: BTreeSet<&String> = rows.iter().flat_map(|row| row.counters.keys()).collect();
     let mut writer = csv::Writer::from_writer(sink);
