@@ -8,7 +8,7 @@ mod card;
 mod damage;
 
 use capture::tpu::{Reading, Timeline, loss::Losses, read, trace};
-use capture::trace::{Bounds, ask, load, query};
+use capture::trace::{QueryBounds, ask, load, query};
 use damage::with_words;
 use proptest::prelude::*;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn merge(host: &[u8], tail_offset_ns: i64) -> Option<usize> {
     let path = folder.path().join("perfetto.pftrace");
     trace::write(timeline(), Some(&host), &path).unwrap();
     let calls = "select s.dur from slice s join track t on t.id = s.track_id where t.name like '%op%'";
-    let rows = query(&path, calls, &Bounds::default()).unwrap().rows;
+    let rows = query(&path, calls, &QueryBounds::default()).unwrap().rows;
     assert!(rows.iter().all(|row| matches!(row[0], capture::trace::Value::Integer(0..))), "{rows:?}");
     assert_eq!(rows.len(), host.slices.len());
     Some(rows.len())
@@ -88,7 +88,7 @@ proptest! {
         });
         let mut bytes = original.clone();
         damages.iter().for_each(|damage| damage.apply(&mut bytes));
-        let bounds = Bounds::default();
+        let bounds = QueryBounds::default();
         if let Ok(mut database) = load(&bytes, &bounds) {
             let question = "select count(*), sum(1.0 * s.dur), max(t.name), max(a.display_value) from slice s
                 left join track t on t.id = s.track_id left join args a on a.arg_set_id = s.arg_set_id";

@@ -5,9 +5,9 @@
 mod card;
 
 use capture::tpu::chip::Engine;
-use capture::tpu::import::{self, Per, Provenance};
+use capture::tpu::import::{self, CaptureProvenance, Per};
 use capture::tpu::{self, Reading, Timeline, book, compare, page, read, reginfo, summary, trace};
-use capture::trace::{Bounds, Error, Value};
+use capture::trace::{Error, QueryBounds, Value};
 use card::{File, small_core};
 use expect_test::expect;
 use std::path::Path;
@@ -416,7 +416,7 @@ fn questions_about_the_trace_are_answered() {
     let timeline = view(&[(0, small_core(0))], &Reading::default());
     let path = folder.path().join("perfetto.pftrace");
     trace::write(&timeline, None, &path).unwrap();
-    let ask = |sql: &str| capture::trace::query(&path, sql, &Bounds::default()).unwrap().rows;
+    let ask = |sql: &str| capture::trace::query(&path, sql, &QueryBounds::default()).unwrap().rows;
     let text = |text: &str| Value::Text(text.to_owned());
     let rows = ask("select name, dur from slice s where s.name = 'MM2_NN' order by dur desc");
     assert_eq!(rows, [[text("MM2_NN"), Value::Integer(499)]]);
@@ -444,7 +444,7 @@ fn small_trace(folder: &Path) -> std::path::PathBuf {
 fn questions_only_read_the_trace() {
     let folder = tempfile::tempdir().unwrap();
     let path = small_trace(folder.path());
-    let ask = |sql: &str| capture::trace::query(&path, sql, &Bounds::default());
+    let ask = |sql: &str| capture::trace::query(&path, sql, &QueryBounds::default());
     let other = folder.path().join("other.db");
     let refused = [
         &format!("attach '{}' as other", other.display()),
@@ -499,17 +499,17 @@ fn questions_only_read_the_trace() {
 fn questions_end() {
     let folder = tempfile::tempdir().unwrap();
     let path = small_trace(folder.path());
-    let short = Bounds { time: std::time::Duration::from_millis(50), ..Bounds::default() };
+    let short = QueryBounds { time: std::time::Duration::from_millis(50), ..QueryBounds::default() };
     let endless = "with recursive t(x) as (select 1 union all select x + 1 from t) select count(*) from t";
     assert!(matches!(capture::trace::query(&path, endless, &short), Err(Error::Late { .. })));
-    let few = Bounds { rows: 1000, ..Bounds::default() };
+    let few = QueryBounds { rows: 1000, ..QueryBounds::default() };
     let long = "with recursive t(x) as (select 1 union all select x + 1 from t) select x from t";
     assert!(matches!(capture::trace::query(&path, long, &few), Err(Error::Long { .. })));
-    let little = Bounds { bytes: 1 << 20, ..Bounds::default() };
+    let little = QueryBounds { bytes: 1 << 20, ..QueryBounds::default() };
     let wide = "with recursive t(x) as (select 1 union all select x + 1 from t) select hex(zeroblob(1000)) from t";
     assert!(matches!(capture::trace::query(&path, wide, &little), Err(Error::Long { .. })));
     let large = "select zeroblob(1000000000)";
-    assert!(matches!(capture::trace::query(&path, large, &Bounds::default()), Err(Error::Query(_))));
+    assert!(matches!(capture::trace::query(&path, large, &QueryBounds::default()), Err(Error::Query(_))));
 }
 
 #[test]
@@ -535,15 +535,15 @@ fn host_calls_stand_beside_the_records() {
     let rows = capture::trace::query(
         &path,
         "select s.name, ts, dur, depth from slice s join track t on s.track_id = t.id where t.name = 'cpu op' order by ts",
-        &Bounds::default(),
+        &QueryBounds::default(),
     );
     let text = |row: &Vec<Value>| row.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
     let rows: Vec<String> = rows.unwrap().rows.iter().map(text).collect();
     assert_eq!(rows, ["outer 10000 10000 0", "inner 12000 3000 1", "open 25000 15000 0"]);
 }
 
-fn provenance() -> Provenance {
-    Provenance {
+fn provenance() -> CaptureProvenance {
+    CaptureProvenance {
         taken_at_us: 1,
         host: "card".to_owned(),
         run_id: "run".to_owned(),

@@ -8,14 +8,10 @@ use std::collections::{HashMap, HashSet};
 
 /// Statistics of a trace and its faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Report {
-    /// Number of slices.
+pub struct CheckReport {
     pub slices: u64,
-    /// Number of counter values.
     pub values: u64,
-    /// Number of arrows.
     pub flows: u64,
-    /// Number of tracks.
     pub tracks: u64,
     /// Faults by kind, without absent kinds.
     pub faults: Vec<Fault>,
@@ -26,18 +22,16 @@ pub struct Report {
 pub struct Fault {
     /// Identifier for scripts.
     pub kind: &'static str,
-    /// Number of occurrences.
     pub count: u64,
-    /// Meaning of the fault.
     pub meaning: &'static str,
     /// Description of the first occurrence, if available.
     pub example: Option<String>,
 }
 
-impl Report {
+impl CheckReport {
     /// Formats the statistics and the faults.
     pub fn text(&self, paper: &Paper) -> String {
-        let Report { slices, values, flows, tracks, faults } = self;
+        let CheckReport { slices, values, flows, tracks, faults } = self;
         let looked = format!("{slices} slices, {values} values of counters and {flows} arrows on {tracks} tracks");
         if faults.is_empty() {
             return format!("{looked}: nothing is wrong");
@@ -67,8 +61,7 @@ impl Faults {
     }
 }
 
-/// Checks a trace.
-pub fn check(trace: &Trace) -> Report {
+pub fn check(trace: &Trace) -> CheckReport {
     let mut faults = Faults::default();
     let found = &trace.found;
     faults.add("cut", "the file ends in the middle", u64::from(found.is_cut), None);
@@ -83,7 +76,7 @@ pub fn check(trace: &Trace) -> Report {
     devices(trace, &mut faults);
     faults.of("steps", "step annotations are not one after the other", steps(trace));
     let flows: HashSet<u64> = trace.points.iter().map(|point| point.flow).collect();
-    Report {
+    CheckReport {
         slices: trace.slices.len() as u64,
         values: trace.values.len() as u64,
         flows: flows.len() as u64,

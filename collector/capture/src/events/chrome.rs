@@ -2,7 +2,7 @@
 
 use super::frames::{Frame, Frames};
 use super::number::nanoseconds;
-use super::{Arguments, Event, Found, Full, Kind, MAX_TRACKS, MEMBERS, Track, Value};
+use super::{Arguments, Event, FoundEvent, Full, Kind, MAX_TRACKS, MEMBERS, Track, Value};
 use serde::Deserialize;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -59,7 +59,7 @@ struct Raw<'a> {
 
 /// Tracks by process and thread, or by counter.
 #[derive(Default)]
-struct Tracks {
+struct ChromeTracks {
     by_key: HashMap<Vec<u8>, u32>,
     /// Most recent lookup, since consecutive events often share a track.
     last: (Vec<u8>, u32),
@@ -67,7 +67,7 @@ struct Tracks {
     process_names: HashMap<String, String>,
 }
 
-impl Tracks {
+impl ChromeTracks {
     fn place(&mut self, parts: [&str; 3], list: &mut Vec<Track>) -> Option<u32> {
         self.key.clear();
         for part in parts {
@@ -104,9 +104,9 @@ impl Tracks {
 pub fn read(
     input: impl Read,
     take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
-) -> Result<Result<Found, Full>, std::io::Error> {
+) -> Result<Result<FoundEvent, Full>, std::io::Error> {
     let mut frames = Frames::new(input, LISTS);
-    let (mut found, mut tracks) = (Found::default(), Tracks::default());
+    let (mut found, mut tracks) = (FoundEvent::default(), ChromeTracks::default());
     loop {
         let offset = frames.offset();
         match frames.take_next()? {
@@ -130,7 +130,7 @@ pub fn read(
     Ok(Ok(found))
 }
 
-fn member(found: &mut Found, name: &[u8], value: &[u8]) {
+fn member(found: &mut FoundEvent, name: &[u8], value: &[u8]) {
     if let (Ok(name), Ok(value)) = (std::str::from_utf8(name), std::str::from_utf8(value))
         && value.len() <= MEMBER_BYTES
         && found.members.len() < MEMBERS
@@ -152,8 +152,8 @@ impl From<Full> for Trouble {
 
 fn record(
     bytes: &[u8],
-    found: &mut Found,
-    tracks: &mut Tracks,
+    found: &mut FoundEvent,
+    tracks: &mut ChromeTracks,
     take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
 ) -> Result<(), Trouble> {
     let skip = |why: &str| Trouble::Skip(why.to_owned());
@@ -211,8 +211,8 @@ fn flow(raw: &Raw<'_>) -> u64 {
 fn counters(
     event: Event<'_>,
     process: &str,
-    found: &mut Found,
-    tracks: &mut Tracks,
+    found: &mut FoundEvent,
+    tracks: &mut ChromeTracks,
     take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
 ) -> Result<(), Trouble> {
     let mut values = Vec::new();
@@ -237,7 +237,7 @@ fn counters(
 
 /// Reads names of processes and threads. Other metadata concerns the order in viewers. Returns `None` if there are too
 /// many tracks.
-fn name_track(raw: &Raw<'_>, found: &mut Found, tracks: &mut Tracks) -> Option<()> {
+fn name_track(raw: &Raw<'_>, found: &mut FoundEvent, tracks: &mut ChromeTracks) -> Option<()> {
     let name = || {
         let mut name = None;
         let args = raw.args.map_or(Arguments::None, |args| Arguments::Json(args.get()));

@@ -3,9 +3,9 @@
 //! Tracks are grouped by process. Viewers display only nested slices, so partially overlapping slices are moved to
 //! additional lanes. Merged traces keep their processes separate, and each clock is shifted by an offset.
 
-use super::held::{Kept, Slice, Trace};
-use crate::writer::sink::{Argument, Format, Heading, Role, Shown, Sink, Written};
-use crate::writer::{Sort, Track};
+use super::held::{KeptEvents, Slice, Trace};
+use crate::writer::sink::{Format, Heading, Role, ShownArgument, ShownSlice, Sink, Written};
+use crate::writer::{Sort, WrittenTrack};
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
 
@@ -14,7 +14,6 @@ use std::io::Write;
 pub struct Part {
     /// Name of the trace, used if there are several.
     pub name: String,
-    /// Trace.
     pub trace: Trace,
     /// Offset added to all times.
     pub offset_ns: i64,
@@ -28,9 +27,7 @@ const MAX_LANES: usize = 256;
 pub enum Align {
     /// By the wall-clock time of zero, which torch.profiler records, if all traces have it.
     Clock,
-    /// By the start of each trace.
     Start,
-    /// No alignment.
     Keep,
 }
 
@@ -52,7 +49,7 @@ pub fn offsets(traces: &[&Trace], align: Align) -> Option<Vec<i64>> {
 
 /// Writes the traces as a single one.
 pub fn write<W: Write>(parts: &[Part], format: Format, out: W, limit: u64) -> std::io::Result<(Written, W)> {
-    let plan = Plan::of(parts);
+    let plan = ConversionPlan::of(parts);
     let keys: Vec<&str> = plan.keys.keys().copied().collect();
     let numbers: HashMap<&str, usize> = keys.iter().enumerate().map(|(number, key)| (*key, number)).collect();
     let members = members(parts);
@@ -67,10 +64,10 @@ pub fn write<W: Write>(parts: &[Part], format: Format, out: W, limit: u64) -> st
             arguments.clear();
             arguments.extend(trace.arguments(slice).iter().map(|(key, value)| {
                 let value = match value {
-                    Kept::Whole(value) => Argument::Whole(*value),
-                    Kept::Real(value) => Argument::Real(*value),
-                    Kept::Text(text) => Argument::Text(trace.text(*text)),
-                    Kept::Json(text) => Argument::Json(trace.text(*text)),
+                    KeptEvents::Whole(value) => ShownArgument::Whole(*value),
+                    KeptEvents::Real(value) => ShownArgument::Real(*value),
+                    KeptEvents::Text(text) => ShownArgument::Text(trace.text(*text)),
+                    KeptEvents::Json(text) => ShownArgument::Json(trace.text(*text)),
                 };
                 (numbers[trace.text(*key)], value)
             }));
@@ -82,7 +79,7 @@ pub fn write<W: Write>(parts: &[Part], format: Format, out: W, limit: u64) -> st
                     .flatten()
                     .map(|(flow, role)| (own.flow(*flow), own.role(*flow, *role, place as u32))),
             );
-            sink.slice(&Shown {
+            sink.slice(&ShownSlice {
                 track: own.lane(slice.track, place),
                 start_ns: slice.start_ns.saturating_add(*offset_ns),
                 end_ns: (!slice.is_instant).then(|| slice.end_ns.saturating_add(*offset_ns)),
@@ -110,8 +107,8 @@ fn members(parts: &[Part]) -> Vec<(String, String)> {
     members
 }
 
-struct Plan<'a> {
-    tracks: Vec<Track>,
+struct ConversionPlan<'a> {
+    tracks: Vec<WrittenTrack>,
     keys: BTreeMap<&'a str, ()>,
     parts: Vec<Own>,
 }
@@ -150,9 +147,9 @@ impl Own {
     }
 }
 
-impl<'a> Plan<'a> {
-    fn of(parts: &'a [Part]) -> Plan<'a> {
-        let mut plan = Plan { tracks: Vec::new(), keys: BTreeMap::new(), parts: Vec::new() };
+impl<'a> ConversionPlan<'a> {
+    fn of(parts: &'a [Part]) -> ConversionPlan<'a> {
+        let mut plan = ConversionPlan { tracks: Vec::new(), keys: BTreeMap::new(), parts: Vec::new() };
         // Equal process ids in different traces are a coincidence.
         let mut processes: HashMap<&str, usize> = HashMap::new();
         for part in parts {
@@ -179,7 +176,7 @@ impl<'a> Plan<'a> {
                 let name = track.process_name.as_deref().unwrap_or(&track.process);
                 let name = if is_one_of_many { format!("{}: {name}", part.name) } else { name.to_owned() };
                 let id = track.process.parse().ok().filter(|_| !is_shared);
-                self.add(Track { name, sort: id.map_or(Sort::Slices, Sort::Process), ..Track::default() })
+                self.add(WrittenTrack { name, sort: id.map_or(Sort::Slices, Sort::Process), ..WrittenTrack::default() })
             });
             let name = track.name.clone().unwrap_or_else(|| track.thread.clone());
             let numbers = (track.process.parse(), track.thread.parse());
@@ -188,7 +185,7 @@ impl<'a> Plan<'a> {
                 (Ok(process), Ok(thread)) if !is_shared => Sort::Thread(process, thread),
                 _ => Sort::Slices,
             };
-            tracks.push(self.add(Track { name, parent: Some(group), sort, ..Track::default() }));
+            tracks.push(self.add(WrittenTrack { name, parent: Some(group), sort, ..WrittenTrack::default() }));
         }
         let (lane_of, count) = lanes(&trace.slices);
         let mut lanes = HashMap::new();
@@ -198,7 +195,7 @@ impl<'a> Plan<'a> {
             let first = self.tracks[tracks[track as usize]].clone();
             for lane in 1..width {
                 let name = format!("{} #{}", first.name, lane + 1);
-                lanes.insert((track, lane), self.add(Track { name, sort: Sort::Slices, ..first.clone() }));
+                lanes.insert((track, lane), self.add(WrittenTrack { name, sort: Sort::Slices, ..first.clone() }));
             }
         }
         let mut ends: HashMap<u64, (u32, u32)> = HashMap::new();
@@ -212,7 +209,7 @@ impl<'a> Plan<'a> {
         Own { tracks, lanes, lane_of, ends, salt: number.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
     }
 
-    fn add(&mut self, track: Track) -> usize {
+    fn add(&mut self, track: WrittenTrack) -> usize {
         self.tracks.push(track);
         self.tracks.len() - 1
     }

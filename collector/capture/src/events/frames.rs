@@ -16,7 +16,6 @@ pub const MAX_RECORD: usize = 16 << 20;
 /// A part of the text.
 #[derive(Debug, PartialEq)]
 pub enum Frame<'a> {
-    /// An element of a list of records.
     Record(&'a [u8]),
     /// Name and value of another member of the outermost object.
     Member(&'a [u8], &'a [u8]),
@@ -41,7 +40,7 @@ pub struct Frames<R> {
 }
 
 /// A part of the text by its range in the buffer.
-enum Found {
+enum FoundFrame {
     Record(usize, usize),
     Member(usize, usize),
     Long(u64),
@@ -49,7 +48,7 @@ enum Found {
 }
 
 /// Length of a value.
-enum Value {
+enum FrameValue {
     Whole(usize),
     /// Too long and skipped.
     Long(u64),
@@ -134,14 +133,14 @@ impl<R: Read> Frames<R> {
     /// Returns the next part.
     pub fn take_next(&mut self) -> std::io::Result<Option<Frame<'_>>> {
         Ok(self.find()?.map(|found| match found {
-            Found::Record(from, to) => Frame::Record(&self.buffer[from..to]),
-            Found::Member(from, to) => Frame::Member(&self.name, &self.buffer[from..to]),
-            Found::Long(length) => Frame::Long(length),
-            Found::Cut => Frame::Cut,
+            FoundFrame::Record(from, to) => Frame::Record(&self.buffer[from..to]),
+            FoundFrame::Member(from, to) => Frame::Member(&self.name, &self.buffer[from..to]),
+            FoundFrame::Long(length) => Frame::Long(length),
+            FoundFrame::Cut => Frame::Cut,
         }))
     }
 
-    fn find(&mut self) -> std::io::Result<Option<Found>> {
+    fn find(&mut self) -> std::io::Result<Option<FoundFrame>> {
         loop {
             match (self.state, self.peek()?) {
                 (State::After, _) | (State::Before, None) => return Ok(None),
@@ -170,9 +169,9 @@ impl<R: Read> Frames<R> {
         }
     }
 
-    fn cut(&mut self) -> Found {
+    fn cut(&mut self) -> FoundFrame {
         self.state = State::After;
-        Found::Cut
+        FoundFrame::Cut
     }
 
     fn enter(&mut self, state: State) {
@@ -222,23 +221,23 @@ impl<R: Read> Frames<R> {
     }
 
     /// Returns the length of the value at the current position. Values longer than a record are skipped.
-    fn value(&mut self) -> std::io::Result<Value> {
+    fn value(&mut self) -> std::io::Result<FrameValue> {
         let (mut scan, mut seen) = (Scan::default(), 0);
         loop {
             match scan.end(&self.buffer[self.start..], seen) {
-                Ok(end) => return Ok(Value::Whole(end)),
+                Ok(end) => return Ok(FrameValue::Whole(end)),
                 Err(looked) => seen = looked,
             }
             if seen > MAX_RECORD {
                 return self.pass_over(scan);
             }
             if !self.more()? {
-                return Ok(Value::Cut);
+                return Ok(FrameValue::Cut);
             }
         }
     }
 
-    fn pass_over(&mut self, mut scan: Scan) -> std::io::Result<Value> {
+    fn pass_over(&mut self, mut scan: Scan) -> std::io::Result<FrameValue> {
         let before = self.offset;
         let mut seen = self.buffer.len() - self.start;
         // A backslash at the end is rescanned together with the byte it escapes.
@@ -246,36 +245,36 @@ impl<R: Read> Frames<R> {
         loop {
             self.take(seen);
             if !self.more()? {
-                return Ok(Value::Cut);
+                return Ok(FrameValue::Cut);
             }
             match scan.end(&self.buffer[self.start..], 0) {
                 Ok(end) => {
                     self.take(end);
-                    return Ok(Value::Long(self.offset - before));
+                    return Ok(FrameValue::Long(self.offset - before));
                 }
                 Err(looked) => seen = looked,
             }
         }
     }
 
-    fn record(&mut self) -> std::io::Result<Found> {
+    fn record(&mut self) -> std::io::Result<FoundFrame> {
         let value = self.value()?;
         let from = self.start;
         Ok(match value {
-            Value::Whole(length) => {
+            FrameValue::Whole(length) => {
                 // A byte that neither starts a value nor ends one is returned alone.
                 let length = length.max(1);
                 self.take(length);
-                Found::Record(from, from + length)
+                FoundFrame::Record(from, from + length)
             }
-            Value::Long(length) => Found::Long(length),
-            Value::Cut => self.cut(),
+            FrameValue::Long(length) => FoundFrame::Long(length),
+            FrameValue::Cut => self.cut(),
         })
     }
 
     /// Parses a member. Returns `None` if it is a list that is entered, or has no value.
-    fn member(&mut self) -> std::io::Result<Option<Found>> {
-        let Value::Whole(length) = self.value()? else { return Ok(Some(self.cut())) };
+    fn member(&mut self) -> std::io::Result<Option<FoundFrame>> {
+        let FrameValue::Whole(length) = self.value()? else { return Ok(Some(self.cut())) };
         self.name.clear();
         // Without quotes; a string closed by a line end has only one.
         self.name.extend_from_slice(&self.buffer[self.start + 1..self.start + length.max(2) - 1]);
@@ -293,13 +292,13 @@ impl<R: Read> Frames<R> {
         let from = self.start;
         Ok(match value {
             // The member has no value.
-            Value::Whole(0) => None,
-            Value::Whole(length) => {
+            FrameValue::Whole(0) => None,
+            FrameValue::Whole(length) => {
                 self.take(length);
-                Some(Found::Member(from, from + length))
+                Some(FoundFrame::Member(from, from + length))
             }
-            Value::Long(length) => Some(Found::Long(length)),
-            Value::Cut => Some(self.cut()),
+            FrameValue::Long(length) => Some(FoundFrame::Long(length)),
+            FrameValue::Cut => Some(self.cut()),
         })
     }
 }

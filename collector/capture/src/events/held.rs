@@ -1,7 +1,7 @@
 //! A whole trace in memory, with a size limit, for checks, conversion and merging.
 
 use super::open;
-use super::{Error, Event, Found, Full, Kind, Track, Value};
+use super::{Error, Event, FoundEvent, Full, Kind, Track, Value};
 use crate::writer::sink::Role;
 use std::collections::HashMap;
 use std::io::Read;
@@ -10,7 +10,6 @@ use std::path::Path;
 /// A slice or an instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// Index of the track.
     pub track: u32,
     /// Index of the name among the texts.
     pub name: u32,
@@ -18,22 +17,17 @@ pub struct Slice {
     pub category: u32,
     /// Whether the event has no duration.
     pub is_instant: bool,
-    /// Start time.
     pub start_ns: i64,
-    /// End time.
     pub end_ns: i64,
-    /// Index of the first argument, and number of arguments.
     pub arguments: (u32, u32),
 }
 
 /// Value of an argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Kept {
-    /// Integer.
+pub enum KeptEvents {
     Whole(i64),
     /// Floating-point number.
     Real(f64),
-    /// Index of a text.
     Text(u32),
     /// Index of a JSON text.
     Json(u32),
@@ -41,14 +35,11 @@ pub enum Kept {
 
 /// A point of an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Point {
+pub struct HeldPoint {
     /// Id of the arrow.
     pub flow: u64,
-    /// Index of the track.
     pub track: u32,
-    /// Time.
     pub at_ns: i64,
-    /// Role in the arrow.
     pub role: Role,
 }
 
@@ -67,27 +58,23 @@ pub struct Losses {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Trace {
     /// Tracks, metadata and reader statistics.
-    pub found: Found,
+    pub found: FoundEvent,
     /// Slices sorted by start, longer ones first.
     pub slices: Vec<Slice>,
     /// Counter values as track, time and value.
     pub values: Vec<(u32, i64, f64)>,
-    /// Points of arrows.
-    pub points: Vec<Point>,
-    /// Arguments as name index and value.
-    pub arguments: Vec<(u32, Kept)>,
-    /// Texts; the first one is empty.
+    pub points: Vec<HeldPoint>,
+    pub arguments: Vec<(u32, KeptEvents)>,
     pub texts: Vec<Box<str>>,
-    /// Inconsistencies.
     pub losses: Losses,
 }
 
 #[derive(Default)]
-struct Places(HashMap<Box<str>, u32>);
+struct TrackPlaces(HashMap<Box<str>, u32>);
 
 struct Keeper {
     trace: Trace,
-    places: Places,
+    places: TrackPlaces,
     open: HashMap<u32, Vec<u32>>,
     bytes: usize,
     limit_mib: u32,
@@ -100,7 +87,7 @@ pub fn read(path: &Path, limit_mib: u32) -> Result<Trace, Error> {
 }
 
 /// Reads a trace from an open file.
-pub fn read_from(path: &Path, format: open::Format, input: Box<dyn Read>, limit_mib: u32) -> Result<Trace, Error> {
+pub fn read_from(path: &Path, format: open::TraceFormat, input: Box<dyn Read>, limit_mib: u32) -> Result<Trace, Error> {
     let mut keeper = Keeper::new(limit_mib);
     let found = open::read_from(path, format, input, &mut |event| keeper.take(&event))?;
     Ok(keeper.finish(found))
@@ -108,8 +95,13 @@ pub fn read_from(path: &Path, format: open::Format, input: Box<dyn Read>, limit_
 
 impl Keeper {
     fn new(limit_mib: u32) -> Keeper {
-        let mut keeper =
-            Keeper { trace: Trace::default(), places: Places::default(), open: HashMap::new(), bytes: 0, limit_mib };
+        let mut keeper = Keeper {
+            trace: Trace::default(),
+            places: TrackPlaces::default(),
+            open: HashMap::new(),
+            bytes: 0,
+            limit_mib,
+        };
         keeper.text("");
         keeper
     }
@@ -151,9 +143,9 @@ impl Keeper {
                 self.trace.values.push((track, at_ns, value));
                 self.bytes += size_of::<(u32, i64, f64)>();
             }
-            Kind::FlowStart(flow) => self.point(Point { flow, track, at_ns, role: Role::Start }),
-            Kind::FlowStep(flow) => self.point(Point { flow, track, at_ns, role: Role::Step }),
-            Kind::FlowEnd(flow) => self.point(Point { flow, track, at_ns, role: Role::End }),
+            Kind::FlowStart(flow) => self.point(HeldPoint { flow, track, at_ns, role: Role::Start }),
+            Kind::FlowStep(flow) => self.point(HeldPoint { flow, track, at_ns, role: Role::Step }),
+            Kind::FlowEnd(flow) => self.point(HeldPoint { flow, track, at_ns, role: Role::End }),
         }
         // Indices are 32-bit.
         let is_full =
@@ -161,9 +153,9 @@ impl Keeper {
         if is_full { Err(Full(self.limit_mib as usize, "MiB of events")) } else { Ok(()) }
     }
 
-    fn point(&mut self, point: Point) {
+    fn point(&mut self, point: HeldPoint) {
         self.trace.points.push(point);
-        self.bytes += size_of::<Point>();
+        self.bytes += size_of::<HeldPoint>();
     }
 
     fn slice(&mut self, event: &Event<'_>, end_ns: i64, is_instant: bool) -> u32 {
@@ -172,15 +164,15 @@ impl Keeper {
         event.arguments.each(&mut |key, value| {
             let key = self.text(key);
             let value = match value {
-                Value::Whole(value) => Kept::Whole(value),
-                Value::Real(value) => Kept::Real(value),
-                Value::Text(text) => Kept::Text(self.text(&text)),
-                Value::Json(text) => Kept::Json(self.text(&text)),
+                Value::Whole(value) => KeptEvents::Whole(value),
+                Value::Real(value) => KeptEvents::Real(value),
+                Value::Text(text) => KeptEvents::Text(self.text(&text)),
+                Value::Json(text) => KeptEvents::Json(self.text(&text)),
             };
             self.trace.arguments.push((key, value));
         });
         let count = self.trace.arguments.len() as u32 - first;
-        self.bytes += size_of::<Slice>() + count as usize * size_of::<(u32, Kept)>();
+        self.bytes += size_of::<Slice>() + count as usize * size_of::<(u32, KeptEvents)>();
         let (track, start_ns) = (event.track, event.at_ns);
         self.trace.slices.push(Slice {
             track,
@@ -194,7 +186,7 @@ impl Keeper {
         self.trace.slices.len() as u32 - 1
     }
 
-    fn finish(mut self, found: Found) -> Trace {
+    fn finish(mut self, found: FoundEvent) -> Trace {
         let trace = &mut self.trace;
         trace.losses.begins_without_end = self.open.values().map(|open| open.len() as u64).sum();
         let ends = trace.slices.iter().filter(|slice| slice.end_ns != i64::MAX);
@@ -211,18 +203,15 @@ impl Keeper {
 }
 
 impl Trace {
-    /// Returns a text.
     pub fn text(&self, place: u32) -> &str {
         &self.texts[place as usize]
     }
 
-    /// Returns a track.
     pub fn track(&self, place: u32) -> &Track {
         &self.found.tracks[place as usize]
     }
 
-    /// Returns the arguments of a slice.
-    pub fn arguments(&self, slice: &Slice) -> &[(u32, Kept)] {
+    pub fn arguments(&self, slice: &Slice) -> &[(u32, KeptEvents)] {
         let (first, count) = slice.arguments;
         &self.arguments[first as usize..(first + count) as usize]
     }
@@ -230,7 +219,7 @@ impl Trace {
     /// Returns an integer argument of a slice by name.
     pub fn whole(&self, slice: &Slice, name: &str) -> Option<i64> {
         let found = self.arguments(slice).iter().find(|(key, _)| self.text(*key) == name)?;
-        if let Kept::Whole(value) = found.1 { Some(value) } else { None }
+        if let KeptEvents::Whole(value) = found.1 { Some(value) } else { None }
     }
 
     /// Returns the start and the end of the trace.
@@ -245,7 +234,7 @@ impl Trace {
     ///
     /// A point belongs to the innermost open slice. An arrow's end outside of all slices belongs to the next slice.
     pub fn arrows(&self) -> (HashMap<u32, Vec<(u64, Role)>>, u64) {
-        let mut by_track: HashMap<u32, Vec<&Point>> = HashMap::new();
+        let mut by_track: HashMap<u32, Vec<&HeldPoint>> = HashMap::new();
         self.points.iter().for_each(|point| by_track.entry(point.track).or_default().push(point));
         let mut slices: HashMap<u32, Vec<u32>> = HashMap::new();
         for (place, slice) in self.slices.iter().enumerate() {

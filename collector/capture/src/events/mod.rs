@@ -18,21 +18,17 @@ use std::path::PathBuf;
 /// An event of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event<'a> {
-    /// Kind of the event.
     pub kind: Kind,
-    /// Index in [`Found::tracks`].
+    /// Index in [`FoundEvent::tracks`].
     pub track: u32,
-    /// Name.
     pub name: Cow<'a, str>,
     /// Category; empty if there is none.
     pub category: Cow<'a, str>,
     /// Time, or start time.
     pub at_ns: i64,
-    /// Arguments.
     pub arguments: Arguments<'a>,
 }
 
-/// Kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// Slice with a duration, which may be negative in damaged traces.
@@ -43,7 +39,6 @@ pub enum Kind {
     End,
     /// Event without duration.
     Instant,
-    /// New value of a counter.
     Counter(f64),
     /// Start of an arrow in the currently open slice.
     FlowStart(u64),
@@ -53,26 +48,21 @@ pub enum Kind {
     FlowEnd(u64),
 }
 
-/// Arguments of an event.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Arguments<'a> {
-    /// No arguments.
     #[default]
     None,
     /// JSON object in its textual form.
     Json(&'a str),
-    /// Values by name.
     List(Vec<(String, Value)>),
 }
 
 /// Value of an argument.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// Integer.
     Whole(i64),
     /// Floating-point number.
     Real(f64),
-    /// Text.
     Text(String),
     /// Any other JSON value in its textual form.
     Json(String),
@@ -81,26 +71,20 @@ pub enum Value {
 /// A track: a thread, a device queue, or a counter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Track {
-    /// Id or name of the process.
     pub process: String,
-    /// Id or name of the thread.
     pub thread: String,
-    /// Name of the process, if given.
     pub process_name: Option<String>,
-    /// Name of the track, if given.
     pub name: Option<String>,
-    /// Whether the track is a counter.
     pub is_counter: bool,
 }
 
 /// Tracks, metadata and statistics of a trace.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Found {
+pub struct FoundEvent {
     /// Tracks in the order of their first occurrence.
     pub tracks: Vec<Track>,
     /// Short members of the outermost object.
     pub members: Vec<(String, String)>,
-    /// Number of events.
     pub events: u64,
     /// Number of unreadable records.
     pub malformed: u64,
@@ -119,7 +103,7 @@ const MEMBERS: usize = 100;
 /// Maximum number of tracks. More of them indicate that the file is no trace.
 pub const MAX_TRACKS: usize = 100_000;
 
-impl Found {
+impl FoundEvent {
     /// Counts an unreadable record.
     pub fn skip(&mut self, offset: u64, why: impl std::fmt::Display) {
         self.malformed += 1;
@@ -140,7 +124,6 @@ pub enum Error {
     /// The file cannot be read.
     #[error("cannot read the trace `{}`: {source}", path.display())]
     Read {
-        /// Path of the file.
         path: PathBuf,
         /// Reason given by the operating system.
         source: std::io::Error,
@@ -148,21 +131,13 @@ pub enum Error {
     /// The format is not supported.
     #[error("`{}` is no trace: {why}", path.display())]
     Format {
-        /// Path of the file.
         path: PathBuf,
         /// Description of the content.
         why: String,
     },
     /// A limit of the consumer was exceeded.
     #[error("`{}` has more than {limit} {what}", path.display())]
-    Large {
-        /// Path of the file.
-        path: PathBuf,
-        /// Limit.
-        limit: usize,
-        /// What is limited.
-        what: &'static str,
-    },
+    Large { path: PathBuf, limit: usize, what: &'static str },
 }
 
 /// Limit that a consumer of events has reached, and what is limited.

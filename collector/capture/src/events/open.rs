@@ -1,6 +1,6 @@
 //! Opening of traces with detection of format and compression.
 
-use super::{Error, Event, Found, Full, chrome, perfetto};
+use super::{Error, Event, FoundEvent, Full, chrome, perfetto};
 use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::{Cursor, Read};
@@ -8,8 +8,7 @@ use std::path::Path;
 
 /// Format of an event stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Chrome's JSON.
+pub enum TraceFormat {
     Chrome,
     /// Perfetto's protocol buffers.
     Perfetto,
@@ -20,7 +19,7 @@ const MAX_BYTES: u64 = 1 << 40;
 const LOOK: u64 = 4096;
 
 /// Opens a file and returns its format and its uncompressed content.
-pub fn open(path: &Path) -> Result<(Format, Box<dyn Read>), Error> {
+pub fn open(path: &Path) -> Result<(TraceFormat, Box<dyn Read>), Error> {
     let failed = |source| Error::Read { path: path.to_owned(), source };
     let (head, rest) = look(Box::new(File::open(path).map_err(failed)?)).map_err(failed)?;
     let (head, rest) = match head.starts_with(&[0x1f, 0x8b]) {
@@ -31,8 +30,8 @@ pub fn open(path: &Path) -> Result<(Format, Box<dyn Read>), Error> {
         }
     };
     let format = match head.iter().find(|byte| !byte.is_ascii_whitespace()) {
-        Some(b'{' | b'[') => Format::Chrome,
-        Some(_) if head[0] == perfetto::FIRST_BYTE => Format::Perfetto,
+        Some(b'{' | b'[') => TraceFormat::Chrome,
+        Some(_) if head[0] == perfetto::FIRST_BYTE => TraceFormat::Perfetto,
         None => return Err(Error::Format { path: path.to_owned(), why: "it is empty".to_owned() }),
         Some(_) => {
             let why = "it begins neither as JSON nor as one of Perfetto".to_owned();
@@ -51,13 +50,13 @@ fn look(mut input: Box<dyn Read>) -> std::io::Result<(Vec<u8>, Box<dyn Read>)> {
 /// Reads all events of an open file.
 pub fn read_from(
     path: &Path,
-    format: Format,
+    format: TraceFormat,
     input: Box<dyn Read>,
     take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
-) -> Result<Found, Error> {
+) -> Result<FoundEvent, Error> {
     let read = match format {
-        Format::Chrome => chrome::read(input, take),
-        Format::Perfetto => perfetto::read(input, take),
+        TraceFormat::Chrome => chrome::read(input, take),
+        TraceFormat::Perfetto => perfetto::read(input, take),
     };
     let read = read.map_err(|source| Error::Read { path: path.to_owned(), source })?;
     read.map_err(|Full(limit, what)| Error::Large { path: path.to_owned(), limit, what })

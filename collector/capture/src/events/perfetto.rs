@@ -3,7 +3,7 @@
 //! Only track events are read, with the track descriptors and interned texts they need. Tracks without a descriptor are
 //! supported.
 
-use super::{Arguments, Event, Found, Full, Kind, MAX_TRACKS, Track, Value};
+use super::{Arguments, Event, FoundEvent, Full, Kind, MAX_TRACKS, Track, Value};
 use crate::trace::message::{Annotation, Packet, STATE_CLEARED, Text, TrackDescriptor, TrackEvent, kind};
 use prost::Message;
 use std::borrow::Cow;
@@ -30,7 +30,7 @@ const STRING: u8 = 3;
 type Texts = HashMap<(u8, u64), String>;
 
 #[derive(Default)]
-struct Reader {
+struct PacketReader {
     texts: HashMap<u32, Texts>,
     held: usize,
     tracks: HashMap<u64, u32>,
@@ -38,28 +38,27 @@ struct Reader {
     descriptors: HashMap<u32, TrackDescriptor>,
     /// Accumulated values of counters that record differences.
     sums: HashMap<u32, f64>,
-    found: Found,
+    found: FoundEvent,
 }
 
-/// Reads all events.
 pub fn read(
     input: impl Read,
     take: &mut dyn FnMut(Event<'_>) -> Result<(), Full>,
-) -> Result<Result<Found, Full>, std::io::Error> {
+) -> Result<Result<FoundEvent, Full>, std::io::Error> {
     let mut input = BufReader::with_capacity(BUFFER, input);
-    let (mut reader, mut bytes, mut offset) = (Reader::default(), Vec::new(), 0);
+    let (mut reader, mut bytes, mut offset) = (PacketReader::default(), Vec::new(), 0);
     loop {
         let begin = offset;
         match packet(&mut input, &mut bytes, &mut offset)? {
-            Piece::Over => break,
-            Piece::Cut => {
+            PacketPiece::Over => break,
+            PacketPiece::Cut => {
                 reader.found.is_cut = true;
                 reader.found.skip(begin, "the packet ends beyond the file, or is none");
                 break;
             }
-            Piece::Long(length) => reader.found.skip(begin, format!("a packet of {length} bytes")),
-            Piece::Other => reader.found.ignored += 1,
-            Piece::Packet => match Packet::decode(bytes.as_slice()) {
+            PacketPiece::Long(length) => reader.found.skip(begin, format!("a packet of {length} bytes")),
+            PacketPiece::Other => reader.found.ignored += 1,
+            PacketPiece::Packet => match Packet::decode(bytes.as_slice()) {
                 Err(error) => reader.found.skip(begin, error),
                 Ok(packet) => {
                     if let Err(full) = reader.packet(packet, begin, take) {
@@ -73,7 +72,7 @@ pub fn read(
     Ok(Ok(reader.found))
 }
 
-enum Piece {
+enum PacketPiece {
     Packet,
     /// A field other than a packet.
     Other,
@@ -83,17 +82,17 @@ enum Piece {
 }
 
 /// Reads one field of the file. The content of a packet is stored in `bytes`.
-fn packet(input: &mut impl Read, bytes: &mut Vec<u8>, offset: &mut u64) -> std::io::Result<Piece> {
-    let Some(key) = varint(input, offset)? else { return Ok(Piece::Over) };
+fn packet(input: &mut impl Read, bytes: &mut Vec<u8>, offset: &mut u64) -> std::io::Result<PacketPiece> {
+    let Some(key) = varint(input, offset)? else { return Ok(PacketPiece::Over) };
     let length = match key & 7 {
-        0 => return Ok(if varint(input, offset)?.is_some() { Piece::Other } else { Piece::Cut }),
+        0 => return Ok(if varint(input, offset)?.is_some() { PacketPiece::Other } else { PacketPiece::Cut }),
         1 => 8,
         5 => 4,
         2 => match varint(input, offset)? {
             Some(length) => length,
-            None => return Ok(Piece::Cut),
+            None => return Ok(PacketPiece::Cut),
         },
-        _ => return Ok(Piece::Cut),
+        _ => return Ok(PacketPiece::Cut),
     };
     let is_packet = key == u64::from(FIRST_BYTE);
     bytes.clear();
@@ -103,10 +102,10 @@ fn packet(input: &mut impl Read, bytes: &mut Vec<u8>, offset: &mut u64) -> std::
     };
     *offset += copied;
     Ok(match (copied == length, is_packet) {
-        (false, _) => Piece::Cut,
-        (true, false) => Piece::Other,
-        (true, true) if length > MAX_PACKET => Piece::Long(length),
-        (true, true) => Piece::Packet,
+        (false, _) => PacketPiece::Cut,
+        (true, false) => PacketPiece::Other,
+        (true, true) if length > MAX_PACKET => PacketPiece::Long(length),
+        (true, true) => PacketPiece::Packet,
     })
 }
 
@@ -127,7 +126,7 @@ fn varint(input: &mut impl Read, offset: &mut u64) -> std::io::Result<Option<u64
     Ok(None)
 }
 
-impl Reader {
+impl PacketReader {
     fn packet(
         &mut self,
         packet: Packet,

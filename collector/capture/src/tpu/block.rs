@@ -11,9 +11,7 @@ use std::path::Path;
 pub enum Kind {
     /// PMU records of the tensor unit.
     TiuRecords,
-    /// PMU records of GDMA.
     GdmaRecords,
-    /// PMU records of SDMA.
     SdmaRecords,
     /// PMU records of a port.
     CdmaRecords,
@@ -23,9 +21,7 @@ pub enum Kind {
     Extras,
     /// Static commands of the tensor unit.
     TiuCommands,
-    /// Static commands of GDMA.
     GdmaCommands,
-    /// Static commands of SDMA.
     SdmaCommands,
     /// Descriptors that nodes refer to.
     KeyedCommands,
@@ -33,8 +29,7 @@ pub enum Kind {
 
 /// A block of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Block {
-    /// Content of the block.
+pub struct CaptureBlock {
     pub kind: Kind,
     /// Byte range in the file.
     pub body: Range<usize>,
@@ -43,7 +38,7 @@ pub struct Block {
 const HEADER_BYTES: usize = 8;
 
 /// Returns the relevant blocks of a file, in order.
-pub fn split(path: &Path, bytes: &[u8], losses: &mut Losses) -> Vec<Block> {
+pub fn split(path: &Path, bytes: &[u8], losses: &mut Losses) -> Vec<CaptureBlock> {
     let mut blocks = Vec::new();
     let mut at = 0;
     while at < bytes.len() {
@@ -59,7 +54,7 @@ pub fn split(path: &Path, bytes: &[u8], losses: &mut Losses) -> Vec<Block> {
             losses.skip(path, Some(at as u64), format!("a block of {length} bytes where only {left} are left"));
         }
         match (kind_of(kind), is_known(kind)) {
-            (Some(kind), _) => blocks.push(Block { kind, body: body.clone() }),
+            (Some(kind), _) => blocks.push(CaptureBlock { kind, body: body.clone() }),
             (None, true) => {}
             (None, false) => losses.skip(path, Some(at as u64), format!("a block of the unknown type {kind}")),
         }

@@ -19,10 +19,8 @@ pub struct Request {
 
 /// Result of a recording.
 #[derive(Debug)]
-pub struct Taken {
-    /// Exit status of the command.
+pub struct CommandRun {
     pub status: ExitStatus,
-    /// Captures, newest last.
     pub captures: Vec<PathBuf>,
 }
 
@@ -39,7 +37,7 @@ pub fn environment(request: &Request) -> Vec<(&'static str, String)> {
 }
 
 /// Runs a command in a folder and waits for it. Its output is inherited.
-pub fn take(request: &Request, directory: &Path, command: &[String]) -> Result<Taken> {
+pub fn take(request: &Request, directory: &Path, command: &[String]) -> Result<CommandRun> {
     let failed = |path: &Path| {
         let path = path.to_owned();
         move |source| Error::Read { path, source }
@@ -52,7 +50,7 @@ pub fn take(request: &Request, directory: &Path, command: &[String]) -> Result<T
     let after = captures(directory).map_err(failed(directory))?;
     let mut new: Vec<(SystemTime, PathBuf)> = after.difference(&before).cloned().collect();
     new.sort();
-    Ok(Taken { status, captures: new.into_iter().map(|(_, path)| path).collect() })
+    Ok(CommandRun { status, captures: new.into_iter().map(|(_, path)| path).collect() })
 }
 
 /// Returns the captures in a folder with their modification times, since an overwritten capture counts as new.

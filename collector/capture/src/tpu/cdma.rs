@@ -6,7 +6,7 @@ use super::clean;
 use super::core::{Core, Stream, read_file};
 use super::label::label;
 use super::loss::Losses;
-use super::node::Source;
+use super::node::NodeSource;
 use super::pair;
 use super::record::{Label, NONE, Record};
 use super::settings::Settings;
@@ -15,13 +15,10 @@ use std::path::{Path, PathBuf};
 /// A port between chips.
 #[derive(Clone, Debug, Default)]
 pub struct Port {
-    /// Number of the port.
     pub number: u32,
-    /// Path of the file.
     pub path: PathBuf,
     /// Content of the file.
     pub bytes: Vec<u8>,
-    /// Records of the port.
     pub stream: Stream,
     /// Core whose clock the port was aligned to.
     pub anchor: Option<u32>,
@@ -49,7 +46,7 @@ pub fn read(settings: &Settings, number: u32, path: &Path) -> Port {
 /// Parses the content of a port's file.
 pub fn parse(settings: &Settings, mut port: Port, bytes: Vec<u8>) -> Port {
     port.bytes = bytes;
-    let source = Source { path: &port.path, bytes: &port.bytes };
+    let source = NodeSource { path: &port.path, bytes: &port.bytes };
     for block in block::split(&port.path, &port.bytes, &mut port.losses) {
         if block.kind == Kind::CdmaRecords {
             port.stream.add(settings.chip, Engine::Cdma, source, &block.body, &mut port.losses);

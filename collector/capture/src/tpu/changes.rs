@@ -1,11 +1,11 @@
 //! Output of a comparison as text and as JSON.
 
-use super::compare::{Change, Comparison};
+use super::compare::{CaptureChange, CaptureComparison};
 use super::operators::Operator;
 use report::{Cell, Paper, Table, duration, figures, number, page, words};
 use serde_json::{Value, json};
 
-impl Comparison {
+impl CaptureComparison {
     /// Formats up to `limit` changes of each kind. An operator counts as slower if its time grew by more than `share`.
     pub fn text(&self, share: f64, limit: usize, paper: &Paper) -> String {
         let (table, lines) = self.shown(share, limit);
@@ -38,7 +38,7 @@ impl Comparison {
             };
             lines.extend(list.iter().take(limit).map(line));
         }
-        let lost: f64 = self.changes.iter().map(Change::lost_ns).sum();
+        let lost: f64 = self.changes.iter().map(CaptureChange::lost_ns).sum();
         let (what, time) = if lost < 0.0 { ("gained", -lost) } else { ("lost", lost) };
         let slower = changed.iter().filter(|change| change.is_slower(share)).count();
         lines.push(format!(
@@ -58,7 +58,7 @@ impl Comparison {
     }
 
     pub fn document(&self, share: f64) -> Value {
-        let change = |change: &Change| {
+        let change = |change: &CaptureChange| {
             json!({
                 "operator": change.operator.text(),
                 "engine": change.operator.engine.name(),
@@ -84,7 +84,7 @@ impl Comparison {
     }
 }
 
-fn table(changes: &[&Change], share: f64) -> Table {
+fn table(changes: &[&CaptureChange], share: f64) -> Table {
     let mut table = Table::new([
         words("operator"),
         figures("before").drops(2),

@@ -43,14 +43,11 @@ const NAMES: &[(&str, Chip)] = &[
 
 /// Parameters of a chip. Texts are printed verbatim.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts {
-    /// Name in reports.
+pub struct ChipFacts {
     pub name: &'static str,
     /// Letter of the chip in the files of `tables/`.
     pub letter: char,
-    /// Number of cores.
     pub cores: u32,
-    /// Number of ports to other chips.
     pub ports: u32,
     /// Clock of the tensor unit.
     pub tiu_mhz: f64,
@@ -58,7 +55,6 @@ pub struct Facts {
     pub dma_mhz: f64,
     /// Number of records per engine that the profiler adds at the start.
     pub preamble: usize,
-    /// Number of lanes.
     pub lanes: u64,
     /// Elements per lane and cycle for 32, 16, 8 and 4 bits.
     pub elements: [u64; 4],
@@ -102,7 +98,7 @@ const fn rows(texts: [&'static str; 17]) -> [(&'static str, &'static str); 17] {
     rows
 }
 
-const AKS: Facts = Facts {
+const AKS: ChipFacts = ChipFacts {
     name: "AKS",
     letter: 'a',
     cores: 8,
@@ -120,7 +116,7 @@ const AKS: Facts = Facts {
     ]),
 };
 
-const AKSV: Facts = Facts {
+const AKSV: ChipFacts = ChipFacts {
     name: "AKSV",
     letter: 'v',
     cores: 4,
@@ -131,7 +127,7 @@ const AKSV: Facts = Facts {
     ..AKS
 };
 
-const BM1688: Facts = Facts {
+const BM1688: ChipFacts = ChipFacts {
     name: "A2",
     letter: 'b',
     cores: 2,
@@ -147,7 +143,7 @@ const BM1688: Facts = Facts {
     rows: rows(["ASIC", "2", "32", "4", "17", "13", "16", "16", "0", "64", "4266", "32", "0", "32", "4", "4", "16"]),
 };
 
-const CV84X6: Facts = Facts {
+const CV84X6: ChipFacts = ChipFacts {
     name: "CV84X6",
     letter: 'c',
     cores: 4,
@@ -177,7 +173,7 @@ impl Chip {
     }
 
     /// Returns the parameters of the chip.
-    pub fn facts(self) -> &'static Facts {
+    pub fn facts(self) -> &'static ChipFacts {
         match self {
             Chip::Aks => &AKS,
             Chip::Aksv => &AKSV,

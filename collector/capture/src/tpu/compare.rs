@@ -12,36 +12,31 @@ const STANDARD_ERRORS: f64 = 3.0;
 
 /// Runs of an operator in one capture.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Side {
-    /// Number of runs.
+pub struct CaptureSide {
     pub count: usize,
-    /// Mean time.
     pub mean_ns: f64,
     /// Squared standard error of the mean; zero for a single run, whose spread is unknown.
     variance_of_mean: f64,
 }
 
-impl Side {
-    fn of(runs: &Runs) -> Side {
+impl CaptureSide {
+    fn of(runs: &Runs) -> CaptureSide {
         let (count, mean_ns) = (runs.times_ns.len(), runs.mean_ns());
         let squares: f64 = runs.times_ns.iter().map(|time| (*time as f64 - mean_ns).powi(2)).sum();
         let variance_of_mean = if count > 1 { squares / (count - 1) as f64 / count as f64 } else { 0.0 };
-        Side { count, mean_ns, variance_of_mean }
+        CaptureSide { count, mean_ns, variance_of_mean }
     }
 }
 
 /// An operator in both captures.
 #[derive(Clone, Debug)]
-pub struct Change {
-    /// Operator.
+pub struct CaptureChange {
     pub operator: Operator,
-    /// Runs before.
-    pub before: Side,
-    /// Runs after.
-    pub after: Side,
+    pub before: CaptureSide,
+    pub after: CaptureSide,
 }
 
-impl Change {
+impl CaptureChange {
     /// Returns the time lost in the later capture: difference of means times the number of runs; negative if gained.
     pub fn lost_ns(&self) -> f64 {
         (self.after.mean_ns - self.before.mean_ns) * self.after.count as f64
@@ -67,9 +62,9 @@ impl Change {
 
 /// Comparison of two captures.
 #[derive(Clone, Debug, Default)]
-pub struct Comparison {
+pub struct CaptureComparison {
     /// Operators in both captures, sorted by decreasing time lost.
-    pub changes: Vec<Change>,
+    pub changes: Vec<CaptureChange>,
     /// Operators only in the earlier capture, with their times.
     pub gone: Vec<(Operator, i64)>,
     /// Operators only in the later capture, with their times.
@@ -78,11 +73,14 @@ pub struct Comparison {
     pub spans_ns: (i64, i64),
 }
 
-impl Comparison {
+impl CaptureComparison {
     /// Returns whether operators and total times are equal.
     pub fn is_equal(&self) -> bool {
         let (before, after) = self.spans_ns;
-        before == after && self.gone.is_empty() && self.new.is_empty() && !self.changes.iter().any(Change::differs)
+        before == after
+            && self.gone.is_empty()
+            && self.new.is_empty()
+            && !self.changes.iter().any(CaptureChange::differs)
     }
 
     /// Returns the ratio of the total times after and before.
@@ -97,13 +95,17 @@ impl Comparison {
 }
 
 /// Compares two captures over all cores.
-pub fn compare(before: &Timeline, after: &Timeline) -> Comparison {
+pub fn compare(before: &Timeline, after: &Timeline) -> CaptureComparison {
     let spans_ns = (span_ns(before), span_ns(after));
     let (mut before, after) = (merged(before), merged(after));
-    let mut comparison = Comparison { spans_ns, ..Comparison::default() };
+    let mut comparison = CaptureComparison { spans_ns, ..CaptureComparison::default() };
     for (operator, now) in after {
         match before.remove(&operator) {
-            Some(then) => comparison.changes.push(Change { operator, before: Side::of(&then), after: Side::of(&now) }),
+            Some(then) => comparison.changes.push(CaptureChange {
+                operator,
+                before: CaptureSide::of(&then),
+                after: CaptureSide::of(&now),
+            }),
             None => comparison.new.push((operator, now.total_ns())),
         }
     }

@@ -1,11 +1,11 @@
 //! Reading of one core's file: streams of records, commands, and their pairing.
 
-use super::block::{self, Block, Kind};
+use super::block::{self, CaptureBlock, Kind};
 use super::chip::{Chip, Engine};
 use super::clean;
 use super::label::label;
 use super::loss::Losses;
-use super::node::{self, Node, Nodes, Source, slot};
+use super::node::{self, Node, NodeSource, Nodes, slot};
 use super::pair::{self, Commands, Keyed, Numbers};
 use super::pmu;
 use super::record::{NONE, Record};
@@ -33,7 +33,14 @@ impl Stream {
     }
 
     /// Adds the records of a block.
-    pub fn add(&mut self, chip: Chip, engine: Engine, source: Source<'_>, block: &Range<usize>, losses: &mut Losses) {
+    pub fn add(
+        &mut self,
+        chip: Chip,
+        engine: Engine,
+        source: NodeSource<'_>,
+        block: &Range<usize>,
+        losses: &mut Losses,
+    ) {
         self.stride = pmu::stride(chip, engine);
         let first = self.records.len() as u32;
         let rest = block.len() % self.stride;
@@ -50,15 +57,12 @@ impl Stream {
 /// A core and its file.
 #[derive(Clone, Debug, Default)]
 pub struct Core {
-    /// Number of the core.
     pub id: u32,
-    /// Path of the file.
     pub path: PathBuf,
     /// Content of the file.
     pub bytes: Vec<u8>,
     /// Records of TIU, GDMA and SDMA.
     pub streams: [Stream; 3],
-    /// Commands of the core.
     pub nodes: Nodes,
     /// Time of the synchronisation of all cores, on this core's clock.
     pub sync: Option<i64>,
@@ -80,8 +84,8 @@ impl Core {
     }
 
     /// Returns the file for messages.
-    pub fn source(&self) -> Source<'_> {
-        Source { path: &self.path, bytes: &self.bytes }
+    pub fn source(&self) -> NodeSource<'_> {
+        NodeSource { path: &self.path, bytes: &self.bytes }
     }
 
     /// Returns whether the file contains commands.
@@ -95,7 +99,7 @@ impl Core {
 
     /// Returns the sections of commands that this core issued to a port.
     pub fn port_commands(&mut self, chip: Chip, nodes: &[Node], losses: &mut Losses) -> Commands {
-        let source = Source { path: &self.path, bytes: &self.bytes };
+        let source = NodeSource { path: &self.path, bytes: &self.bytes };
         pair::of_nodes(chip, Engine::Cdma, nodes, &mut self.nodes.commands, &self.keyed, source, losses)
     }
 }
@@ -131,7 +135,7 @@ pub fn parse(settings: &Settings, mut core: Core, bytes: Vec<u8>) -> Core {
     core
 }
 
-fn take_records(settings: &Settings, core: &mut Core, blocks: &[Block], losses: &mut Losses) {
+fn take_records(settings: &Settings, core: &mut Core, blocks: &[CaptureBlock], losses: &mut Losses) {
     for (slot, kind) in [Kind::TiuRecords, Kind::GdmaRecords, Kind::SdmaRecords].into_iter().enumerate() {
         let mut found = blocks.iter().filter(|block| block.kind == kind);
         let Some(first) = found.next() else { continue };
@@ -145,7 +149,7 @@ fn take_records(settings: &Settings, core: &mut Core, blocks: &[Block], losses: 
     }
 }
 
-fn take_commands(chip: Chip, core: &mut Core, blocks: &[Block], losses: &mut Losses) {
+fn take_commands(chip: Chip, core: &mut Core, blocks: &[CaptureBlock], losses: &mut Losses) {
     let bodies = |kind| -> Vec<Range<usize>> {
         blocks.iter().filter(|block| block.kind == kind).map(|block| block.body.clone()).collect()
     };
@@ -305,7 +309,7 @@ fn drop_unpaired_edges(records: &mut Vec<Record>) {
 }
 
 fn pair_nodes(settings: &Settings, core: &mut Core, engine: Engine, losses: &mut Losses) {
-    let source = Source { path: &core.path, bytes: &core.bytes };
+    let source = NodeSource { path: &core.path, bytes: &core.bytes };
     let list: Vec<Node> = std::mem::take(&mut core.nodes.lists[slot(engine)]);
     let pool = &mut core.nodes.commands;
     let commands = pair::of_nodes(settings.chip, engine, &list, pool, &core.keyed, source, losses);
@@ -315,7 +319,7 @@ fn pair_nodes(settings: &Settings, core: &mut Core, engine: Engine, losses: &mut
 
 fn pair_bmodel(settings: &Settings, core: &mut Core, engine: Engine, losses: &mut Losses) {
     let slot = slot(engine);
-    let source = Source { path: &core.path, bytes: &core.bytes };
+    let source = NodeSource { path: &core.path, bytes: &core.bytes };
     let pool = &mut core.nodes.commands;
     let commands = pair::of_static(settings.chip, engine, &core.statics[slot], pool, source, losses);
     let has_nodes = !core.nodes.lists[slot].is_empty();

@@ -11,27 +11,21 @@ use std::sync::LazyLock;
 /// Position of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// First bit.
     pub offset: u16,
-    /// Number of bits.
     pub width: u8,
 }
 
 /// A register field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Name of the field.
     pub name: String,
-    /// Position of the field.
     pub place: Place,
 }
 
 /// Register layout of a class of commands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
-    /// Name of the class.
+pub struct DescriptorLayout {
     pub class: String,
-    /// Size of a descriptor.
     pub bytes: usize,
     /// Fields in bit order. A repeated name appears once, with its first position in the list and its last bits.
     pub fields: Vec<Field>,
@@ -76,7 +70,7 @@ const HOT: [&str; 14] = [
     "imm",
 ];
 
-impl Layout {
+impl DescriptorLayout {
     /// Returns the position of a field.
     pub fn find(&self, name: &str) -> Option<Place> {
         self.slots.get(name).copied()
@@ -127,7 +121,7 @@ impl Stream {
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct FieldEntry {
     layout: u16,
     name: String,
 }
@@ -135,32 +129,28 @@ struct Entry {
 /// Layouts and commands of a chip.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    layouts: Vec<Layout>,
-    tiu: HashMap<(bool, u32, u32), Entry>,
-    dma: HashMap<(bool, u32, u32), Entry>,
-    cdma: HashMap<(bool, u32, u32), Entry>,
+    layouts: Vec<DescriptorLayout>,
+    tiu: HashMap<(bool, u32, u32), FieldEntry>,
+    dma: HashMap<(bool, u32, u32), FieldEntry>,
+    cdma: HashMap<(bool, u32, u32), FieldEntry>,
     is_bm1688: bool,
 }
 
-/// A decoded descriptor.
 #[derive(Clone, Copy, Debug)]
 pub struct Decoded<'a> {
-    /// Layout of the descriptor.
-    pub layout: &'a Layout,
+    pub layout: &'a DescriptorLayout,
     /// Number of the layout for `Decoder::layout`.
     pub number: u16,
 }
 
 impl Decoder {
-    /// Returns the decoder of a chip.
     pub fn of(chip: Chip) -> &'static Decoder {
         static DECODERS: LazyLock<[Decoder; 4]> =
             LazyLock::new(|| [Chip::Aks, Chip::Aksv, Chip::Bm1688, Chip::Cv84x6].map(build));
         &DECODERS[chip as usize]
     }
 
-    /// Returns a layout by number.
-    pub fn layout(&self, number: u16) -> &Layout {
+    pub fn layout(&self, number: u16) -> &DescriptorLayout {
         &self.layouts[usize::from(number)]
     }
 
@@ -172,7 +162,7 @@ impl Decoder {
     }
 
     /// Returns the printed name of a command's sub-type.
-    pub fn name(&self, layout: &Layout, bytes: &[u8]) -> &str {
+    pub fn name(&self, layout: &DescriptorLayout, bytes: &[u8]) -> &str {
         let (kind, sub) = (layout.hot(bytes, Hot::Type), layout.hot(bytes, Hot::SubType));
         let short = layout.class.starts_with('s');
         match (kind, sub) {
@@ -183,7 +173,7 @@ impl Decoder {
         }
     }
 
-    fn entry(&self, stream: Stream, bytes: &[u8]) -> Option<&Entry> {
+    fn entry(&self, stream: Stream, bytes: &[u8]) -> Option<&FieldEntry> {
         if bytes.len() < 8 {
             return None;
         }
@@ -209,15 +199,14 @@ const TRAILING_ZERO_BYTES: usize = 128;
 
 /// A command in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundField {
     /// Offset of the first byte.
     pub at: usize,
-    /// Number of the layout.
     pub layout: u16,
 }
 
 /// Decodes up to `limit` commands of a stream. Also returns the offset at which decoding failed, if it did.
-pub fn stream(chip: Chip, stream: Stream, bytes: &[u8], limit: usize) -> (Vec<Found>, Option<usize>) {
+pub fn stream(chip: Chip, stream: Stream, bytes: &[u8], limit: usize) -> (Vec<FoundField>, Option<usize>) {
     let decoder = Decoder::of(chip);
     let (mut found, mut at) = (Vec::new(), 0);
     while at < bytes.len() && found.len() < limit {
@@ -242,7 +231,7 @@ pub fn stream(chip: Chip, stream: Stream, bytes: &[u8], limit: usize) -> (Vec<Fo
         let chain_end = chip == Chip::Bm1688 && stream == Stream::Dma && is_system && sub == Some(0);
         let next = at + layout.bytes;
         if !(chain_end && next >= bytes.len()) {
-            found.push(Found { at, layout: decoded.number });
+            found.push(FoundField { at, layout: decoded.number });
         }
         at = next;
         let rest = &bytes[at..];
@@ -278,7 +267,7 @@ fn read_descriptor(line: &str, classes: &HashMap<String, u16>, decoder: &mut Dec
         let class = class.trim_end_matches('*');
         let Some(&layout) = classes.get(class) else { continue };
         let add = |map: &mut HashMap<_, _>, short, sub, name: &str| {
-            map.insert((short, kind, sub), Entry { layout, name: name.to_owned() });
+            map.insert((short, kind, sub), FieldEntry { layout, name: name.to_owned() });
         };
         let short = class.starts_with('s');
         if stream == "tiu" {
@@ -323,7 +312,7 @@ fn read_layouts(letter: char, decoder: &mut Decoder) -> HashMap<String, u16> {
     classes
 }
 
-fn read_layout(class: &str, size: usize, text: &str, parts: &HashMap<&str, &str>) -> Layout {
+fn read_layout(class: &str, size: usize, text: &str, parts: &HashMap<&str, &str>) -> DescriptorLayout {
     let (mut fields, mut offset) = (Vec::new(), 0);
     read_fields(text, parts, &mut |name: String, width| {
         let place = Place { offset, width };
@@ -336,7 +325,7 @@ fn read_layout(class: &str, size: usize, text: &str, parts: &HashMap<&str, &str>
     assert_eq!(usize::from(offset), size, "the fields of {class} do not fill it");
     let slots: HashMap<_, _> = fields.iter().map(|field| (field.name.clone(), field.place)).collect();
     let hot = HOT.map(|name| slots.get(name).copied());
-    Layout { class: class.to_owned(), bytes: size / 8, fields, slots, hot }
+    DescriptorLayout { class: class.to_owned(), bytes: size / 8, fields, slots, hot }
 }
 
 fn read_fields(text: &str, parts: &HashMap<&str, &str>, add: &mut impl FnMut(String, u8)) {

@@ -9,7 +9,6 @@ pub enum Error {
     /// A required file cannot be read.
     #[error("cannot read `{}`: {source}", path.display())]
     Read {
-        /// Path of the file.
         path: PathBuf,
         /// Reason given by the operating system.
         source: std::io::Error,
@@ -17,45 +16,27 @@ pub enum Error {
     /// An output cannot be written.
     #[error("cannot write `{}`: {source}", path.display())]
     Write {
-        /// Path of the file.
         path: PathBuf,
         /// Reason given by the operating system.
         source: std::io::Error,
     },
     /// The capture does not name its chip.
     #[error("`{}` has no line `arch = …`; it is not the global.profile of a TPU capture", path.display())]
-    NoArch {
-        /// Path of the file.
-        path: PathBuf,
-    },
+    NoArch { path: PathBuf },
     /// The chip is not supported.
     #[error("`{}` names the chip `{name}`; known are {}", path.display(), Chip::list())]
-    UnknownArch {
-        /// Path of the file.
-        path: PathBuf,
-        /// Name of the chip.
-        name: String,
-    },
+    UnknownArch { path: PathBuf, name: String },
     /// The clock frequency is implausible.
     #[error("a TIU clock of {mhz} MHz is not possible; give one from 1 to 100000 MHz")]
-    Frequency {
-        /// Frequency in MHz.
-        mhz: f64,
-    },
+    Frequency { mhz: f64 },
     /// The capture contains no records.
     #[error("`{}` holds no record that can be read; a capture has files such as `cdmlib0_0.profile`{losses}", path.display())]
     Nothing {
-        /// Path of the folder.
         path: PathBuf,
         /// Description of skipped parts.
         losses: String,
     },
     /// The host trace cannot be merged.
     #[error("cannot read the host trace `{}`: {problem}", path.display())]
-    HostTrace {
-        /// Path of the file.
-        path: PathBuf,
-        /// Description of the problem.
-        problem: String,
-    },
+    HostTrace { path: PathBuf, problem: String },
 }

@@ -7,19 +7,16 @@ use std::path::{Path, PathBuf};
 /// Maximum number of a core or port in a file name.
 const MAX_NUMBER: u32 = 63;
 
-/// Files of a capture.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Files {
-    /// Files of cores by number.
+pub struct CaptureFiles {
     pub cores: Vec<(u32, PathBuf)>,
-    /// Files of ports by number.
     pub ports: Vec<(u32, PathBuf)>,
 }
 
 /// Finds the files. The last number in a name is that of the core or port: `cdmlib0_3.profile` is core 3.
-pub fn find(directory: &Path, ports: u32, losses: &mut Losses) -> Result<Files> {
+pub fn find(directory: &Path, ports: u32, losses: &mut Losses) -> Result<CaptureFiles> {
     let failed = |source| Error::Read { path: directory.to_owned(), source };
-    let mut files = Files::default();
+    let mut files = CaptureFiles::default();
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(failed)? {
         paths.push(entry.map_err(failed)?.path());

@@ -16,7 +16,6 @@ const MAX_TAIL_NS: u64 = 31_536_000_000_000_000;
 /// Metadata of a capture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Global {
-    /// Chip.
     pub chip: Chip,
     /// Whether a compiled model with static commands was profiled.
     pub is_bmodel: bool,

@@ -15,22 +15,18 @@ use serde_json::{Map, Value, json};
 pub enum Per {
     /// Equal commands of one core.
     Operator,
-    /// Every command.
     Command,
 }
 
 /// Provenance shared by all records.
 #[derive(Clone, Debug)]
-pub struct Provenance {
+pub struct CaptureProvenance {
     /// Time at which the capture was recorded.
     pub taken_at_us: i64,
     /// Host that the capture was recorded on.
     pub host: String,
-    /// Run id of the import.
     pub run_id: String,
-    /// Version of the program.
     pub program_version: String,
-    /// Hash of the capture's files.
     pub capture_hash: String,
 }
 
@@ -47,7 +43,7 @@ pub fn capture_hash(timeline: &Timeline) -> String {
 }
 
 /// Converts a capture to records.
-pub fn records(timeline: &Timeline, provenance: &Provenance, per: Per) -> Result<Vec<Record>, RowError> {
+pub fn records(timeline: &Timeline, provenance: &CaptureProvenance, per: Per) -> Result<Vec<Record>, RowError> {
     let row = |core: Option<u32>, operator: &Operator, runs: &Runs, number| {
         record(timeline, provenance, core, operator, runs, number)
     };
@@ -69,7 +65,7 @@ pub fn records(timeline: &Timeline, provenance: &Provenance, per: Per) -> Result
 
 fn record(
     timeline: &Timeline,
-    provenance: &Provenance,
+    provenance: &CaptureProvenance,
     core: Option<u32>,
     operator: &Operator,
     runs: &Runs,
@@ -147,7 +143,7 @@ fn features(core: Option<u32>, operator: &Operator, runs: &Runs) -> Result<Json,
     Json::new(&features)
 }
 
-fn counters(mhz: f64, facts: &super::chip::Facts, operator: &Operator, runs: &Runs) -> Result<Json, RowError> {
+fn counters(mhz: f64, facts: &super::chip::ChipFacts, operator: &Operator, runs: &Runs) -> Result<Json, RowError> {
     let count = runs.times_ns.len().max(1) as f64;
     let mut counters = Map::new();
     counters.insert("tpu_cycles".to_owned(), (runs.cycles as f64 / count).into());

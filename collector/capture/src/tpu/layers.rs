@@ -21,9 +21,7 @@ const HEAD_BYTES: u64 = 1 << 20;
 /// Layers of a capture.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layers {
-    /// Description of the network.
     pub network: Option<Network>,
-    /// Layers in the order of the list.
     pub all: Vec<Layer>,
     /// Command ranges of layers by core and engine, in order.
     commands: HashMap<(u32, Engine), Vec<Commands>>,
@@ -35,7 +33,6 @@ type Commands = (u64, u64, usize);
 /// Description of a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Name.
     pub name: String,
     /// Operations per inference.
     pub operations: u64,
@@ -46,9 +43,7 @@ pub struct Network {
 /// A layer on one core.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layer {
-    /// Number of the layer, starting at one.
     pub id: usize,
-    /// Core that runs the layer.
     pub core: u32,
     /// Unit that computes the layer, such as `TPU`.
     pub engine: String,
@@ -58,16 +53,13 @@ pub struct Layer {
     pub is_local: bool,
     /// Input tensors; constants from the third on.
     pub inputs: Vec<Tensor>,
-    /// Output tensors.
     pub outputs: Vec<Tensor>,
     /// Whether the layer has commands of the tensor unit.
     pub computes: bool,
 }
 
-/// A tensor of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// Extents.
     pub shape: Vec<u64>,
     /// Element type in the compiler's notation, such as `f16` or `si8`.
     pub dtype: String,
@@ -102,7 +94,7 @@ impl Tensor {
 }
 
 #[derive(Deserialize)]
-struct Entry {
+struct LayerEntry {
     opcode: String,
     core_id: u32,
     #[serde(rename = "tiu_dma_id(before)")]
@@ -110,14 +102,14 @@ struct Entry {
     #[serde(rename = "tiu_dma_id(after)")]
     after: Vec<u64>,
     #[serde(default)]
-    operands: Vec<Place>,
+    operands: Vec<LayerPlace>,
     #[serde(default)]
-    results: Vec<Place>,
+    results: Vec<LayerPlace>,
 }
 
 /// Tensor of an entry; an absent tensor is an empty object.
 #[derive(Deserialize)]
-struct Place {
+struct LayerPlace {
     memory_type: Option<String>,
     layout: Option<String>,
 }
@@ -170,7 +162,7 @@ fn parse(path: &Path, bytes: &[u8], losses: &mut Losses) -> Option<Layers> {
     let mut layers = Layers::default();
     for (index, entry) in entries.into_iter().enumerate() {
         let id = index + 1;
-        match serde_json::from_str::<Entry>(entry.get()) {
+        match serde_json::from_str::<LayerEntry>(entry.get()) {
             Ok(entry) => layers.add(id, entry, path, losses),
             Err(error) => losses.skip(path, None, format!("layer {id}: {error}")),
         }
@@ -194,7 +186,7 @@ fn parse(path: &Path, bytes: &[u8], losses: &mut Losses) -> Option<Layers> {
 }
 
 impl Layers {
-    fn add(&mut self, id: usize, entry: Entry, path: &Path, losses: &mut Losses) {
+    fn add(&mut self, id: usize, entry: LayerEntry, path: &Path, losses: &mut Losses) {
         let Some((engine, name)) = entry.opcode.split_once('.') else {
             return losses.skip(
                 path,
@@ -202,8 +194,8 @@ impl Layers {
                 format!("layer {id}: `{}` is no operation such as `tpu.Conv2D`", entry.opcode),
             );
         };
-        let is_far = |place: &Place| place.layout.as_deref() == Some("continuous");
-        let mut tensors = |places: &[Place]| -> Vec<Tensor> {
+        let is_far = |place: &LayerPlace| place.layout.as_deref() == Some("continuous");
+        let mut tensors = |places: &[LayerPlace]| -> Vec<Tensor> {
             let texts = places.iter().filter_map(|place| place.memory_type.as_deref());
             let parsed = texts.filter_map(|text| {
                 let tensor = Tensor::parse(text);
@@ -235,7 +227,6 @@ impl Layers {
         self.all.push(layer);
     }
 
-    /// Returns the layer of an event.
     pub fn of(&self, event: &Event<'_>) -> Option<&Layer> {
         self.place_of(event).map(|place| &self.all[place])
     }

@@ -9,9 +9,7 @@ pub const DESCRIBED: usize = 50;
 /// A skipped part of the input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// Path of the file.
     pub path: PathBuf,
-    /// Offset in the file.
     pub offset: Option<u64>,
     /// Description of the part and its consequence.
     pub what: String,
@@ -39,9 +37,7 @@ impl fmt::Display for Loss {
 pub struct Losses {
     /// Number of skipped parts.
     pub count: usize,
-    /// Descriptions of the first ones.
     pub described: Vec<Loss>,
-    /// Remarks.
     pub notes: Vec<String>,
 }
 

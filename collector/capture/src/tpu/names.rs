@@ -7,9 +7,7 @@ use std::sync::LazyLock;
 /// Type and name of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Names {
-    /// Type of the operation.
     pub kind: &'static str,
-    /// Name of the operation.
     pub name: &'static str,
 }
 
@@ -17,15 +15,15 @@ pub struct Names {
 pub const UNKNOWN: u32 = 31;
 const CODES: usize = 32;
 
-struct Table(Vec<Names>);
+struct NameTable(Vec<Names>);
 
-impl Table {
+impl NameTable {
     fn get(&self, op: u32, sub: u32) -> Names {
         self.0[(op as usize % CODES) * CODES + sub as usize % CODES]
     }
 
     /// Parses lines `OP type: SUB name; …`; `missing` provides absent names.
-    fn read<'a>(lines: impl Iterator<Item = &'a str>, missing: impl Fn(u32, &str, u32) -> Option<String>) -> Table {
+    fn read<'a>(lines: impl Iterator<Item = &'a str>, missing: impl Fn(u32, &str, u32) -> Option<String>) -> NameTable {
         let mut kinds: HashMap<u32, (&str, HashMap<u32, String>)> = HashMap::new();
         for line in lines {
             let (head, subs) = line.split_once(':').expect("the table is ours");
@@ -44,7 +42,7 @@ impl Table {
                 table.push(Names { kind, name: name.map_or(kind, |name| name.leak()) });
             }
         }
-        Table(table)
+        NameTable(table)
     }
 }
 
@@ -59,17 +57,17 @@ fn part(text: &'static str, head: &'static str) -> impl Iterator<Item = &'static
 
 /// Returns the names of a TIU node.
 pub fn tiu(op: u32, sub: u32) -> Names {
-    static TABLE: LazyLock<Table> = LazyLock::new(|| {
-        Table::read(lines(include_str!("tables/tiu_names.txt")), |_, kind, sub| Some(format!("{kind}_{sub}")))
+    static TABLE: LazyLock<NameTable> = LazyLock::new(|| {
+        NameTable::read(lines(include_str!("tables/tiu_names.txt")), |_, kind, sub| Some(format!("{kind}_{sub}")))
     });
     TABLE.get(op, sub)
 }
 
 /// Returns the names of a GDMA or SDMA command.
 pub fn dma(chip: Chip, op: u32, sub: u32) -> Names {
-    static TABLES: LazyLock<[Table; 3]> = LazyLock::new(|| {
+    static TABLES: LazyLock<[NameTable; 3]> = LazyLock::new(|| {
         ["[a v]", "[b]", "[c]"]
-            .map(|head| Table::read(part(include_str!("tables/dma_names.txt"), head), |_, _, _| None))
+            .map(|head| NameTable::read(part(include_str!("tables/dma_names.txt"), head), |_, _, _| None))
     });
     let table = match chip {
         Chip::Aks | Chip::Aksv => 0,
@@ -81,9 +79,9 @@ pub fn dma(chip: Chip, op: u32, sub: u32) -> Names {
 
 /// Returns the names of a port's command.
 pub fn cdma(op: u32, sub: u32) -> Names {
-    static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    static TABLE: LazyLock<NameTable> = LazyLock::new(|| {
         let missing = |_: u32, kind: &str, sub: u32| (sub != 0).then(|| format!("{kind}_{sub}"));
-        Table::read(part(include_str!("tables/dma_names.txt"), "[cdma]"), missing)
+        NameTable::read(part(include_str!("tables/dma_names.txt"), "[cdma]"), missing)
     });
     TABLE.get(op, sub)
 }

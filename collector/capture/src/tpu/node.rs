@@ -7,7 +7,7 @@ use super::block::word;
 use super::chip::{Chip, Engine};
 use super::descriptor::{Decoder, Stream};
 use super::loss::Losses;
-use super::record::{Command, NO_LAYOUT, NONE, Origin, Tags};
+use super::record::{NO_LAYOUT, NONE, Origin, RecordedCommand, Tags};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::Path;
@@ -15,11 +15,9 @@ use std::path::Path;
 /// An entry of an engine's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Node {
-    /// Index of a command.
     Command(u32),
     /// Reference to a block of descriptors.
     Descriptors {
-        /// Key of the block.
         key: u32,
         /// Expected number of commands.
         count: u32,
@@ -33,10 +31,9 @@ pub enum Node {
 pub struct Nodes {
     /// Lists of TIU, GDMA and SDMA.
     pub lists: [Vec<Node>; 3],
-    /// Lists of the ports.
     pub ports: BTreeMap<u32, Vec<Node>>,
     /// Commands that the lists refer to.
-    pub commands: Vec<Command>,
+    pub commands: Vec<RecordedCommand>,
     /// Tags that the commands refer to.
     pub tags: Vec<Tags>,
     /// Kernel names that the tags refer to.
@@ -47,8 +44,7 @@ pub struct Nodes {
 
 /// A file in memory, with its path for messages.
 #[derive(Clone, Copy, Debug)]
-pub struct Source<'a> {
-    /// Path of the file.
+pub struct NodeSource<'a> {
     pub path: &'a Path,
     /// Content of the file.
     pub bytes: &'a [u8],
@@ -60,12 +56,12 @@ const RVT_LIMIT: u32 = 0x3ffff;
 /// Reads the words of all blocks; `extras` are the ranges of stored descriptors in order of issue.
 pub fn read(
     chip: Chip,
-    source: Source<'_>,
+    source: NodeSource<'_>,
     blocks: &[Range<usize>],
     extras: &[Range<usize>],
     losses: &mut Losses,
 ) -> Nodes {
-    let mut reader = Reader {
+    let mut reader = NodeReader {
         chip,
         source,
         extras,
@@ -86,9 +82,9 @@ pub fn read(
     reader.nodes
 }
 
-struct Reader<'a> {
+struct NodeReader<'a> {
     chip: Chip,
-    source: Source<'a>,
+    source: NodeSource<'a>,
     extras: &'a [Range<usize>],
     issued: usize,
     counters: [u32; 3],
@@ -98,7 +94,7 @@ struct Reader<'a> {
     nodes: Nodes,
 }
 
-impl Reader<'_> {
+impl NodeReader<'_> {
     fn block(&mut self, block: Range<usize>, losses: &mut Losses) {
         let (start, path) = (block.start, self.source.path);
         let bytes = &self.source.bytes[block];
@@ -180,7 +176,7 @@ impl Reader<'_> {
             return;
         };
         let tags = self.tags(origin);
-        let mut command = Command { word: value, id: 0, tags, layout: NO_LAYOUT, origin, at: 0 };
+        let mut command = RecordedCommand { word: value, id: 0, tags, layout: NO_LAYOUT, origin, at: 0 };
         if let Some(Some(range)) = stored
             && engine != Engine::Cdma
         {
@@ -190,14 +186,14 @@ impl Reader<'_> {
         if origin == Origin::Rvt && self.chip == Chip::Aksv && self.counters[0] == RVT_LIMIT && engine != Engine::Sdma {
             let synthetic = |op: u32, code: u32| 13 | code << 7 | op << 10 | 3 << 15;
             for (engine, word) in [(Engine::Tiu, synthetic(15, 0)), (Engine::Gdma, synthetic(6, 1))] {
-                self.push(engine, Command { word, ..command });
+                self.push(engine, RecordedCommand { word, ..command });
             }
             self.counters[0] = 0;
             self.counters[1] = 0;
         }
     }
 
-    fn decode(&self, engine: Engine, range: Range<usize>, command: &mut Command, losses: &mut Losses) {
+    fn decode(&self, engine: Engine, range: Range<usize>, command: &mut RecordedCommand, losses: &mut Losses) {
         let bytes = &self.source.bytes[range.clone()];
         match Decoder::of(self.chip).decode(Stream::of(engine), bytes) {
             Some(decoded) => (command.layout, command.at) = (decoded.number, range.start as u64),
@@ -218,7 +214,7 @@ impl Reader<'_> {
         self.chip.facts().name
     }
 
-    fn push(&mut self, engine: Engine, mut command: Command) {
+    fn push(&mut self, engine: Engine, mut command: RecordedCommand) {
         let index = self.nodes.commands.len() as u32;
         let (counter, list) = match engine {
             Engine::Cdma => {
@@ -271,7 +267,7 @@ pub fn slot(engine: Engine) -> usize {
 }
 
 /// Returns the ranges of stored descriptors in their blocks.
-pub fn extras(source: Source<'_>, blocks: &[Range<usize>], losses: &mut Losses) -> Vec<Range<usize>> {
+pub fn extras(source: NodeSource<'_>, blocks: &[Range<usize>], losses: &mut Losses) -> Vec<Range<usize>> {
     let mut places = Vec::new();
     for block in blocks {
         let mut at = block.start;

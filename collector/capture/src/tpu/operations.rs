@@ -2,13 +2,12 @@
 //!
 //! Products of 16-bit registers exceed 64 bits but always fit into 128.
 
-use super::chip::{Chip, Facts};
-use super::descriptor::Layout;
+use super::chip::{Chip, ChipFacts};
+use super::descriptor::DescriptorLayout;
 
 /// Operations and cycles of one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// Operations of the algorithm.
+pub struct OperationWork {
     pub asked: u128,
     /// Operations of the hardware, including padding.
     pub done: u128,
@@ -20,14 +19,14 @@ pub struct Work {
     pub conflicts: u128,
 }
 
-const EACH: Work = Work { asked: 1, done: 1, cycles: 0, initial: 0, conflicts: 0 };
+const EACH: OperationWork = OperationWork { asked: 1, done: 1, cycles: 0, initial: 0, conflicts: 0 };
 /// Output rows that the cube processes at once.
 const CUBE_ROWS: u128 = 4;
 const LANE_BYTES: u128 = 16;
 
 /// Returns operations and cycles of a command.
-pub fn work(chip: Chip, layout: &Layout, bytes: &[u8]) -> Work {
-    let command = Command { chip, facts: chip.facts(), layout, bytes };
+pub fn work(chip: Chip, layout: &DescriptorLayout, bytes: &[u8]) -> OperationWork {
+    let command = OperationCommand { chip, facts: chip.facts(), layout, bytes };
     let class = layout.class.as_str();
     let class = if class.len() > 1 && class.starts_with('s') { &class[1..] } else { class };
     let work = match class {
@@ -45,7 +44,7 @@ pub fn work(chip: Chip, layout: &Layout, bytes: &[u8]) -> Work {
         "CW&sBC" | "CW&BC" => command.transpose(),
         "VC" => command.correlate(),
         "SYS" | "SYS_TR_ACC" | "SYS_TR_WR" => EACH,
-        _ => Work::default(),
+        _ => OperationWork::default(),
     };
     match chip {
         Chip::Bm1688 | Chip::Cv84x6 => command.with_delays(class, work),
@@ -53,21 +52,21 @@ pub fn work(chip: Chip, layout: &Layout, bytes: &[u8]) -> Work {
     }
 }
 
-struct Command<'a> {
+struct OperationCommand<'a> {
     chip: Chip,
-    facts: &'static Facts,
-    layout: &'a Layout,
+    facts: &'static ChipFacts,
+    layout: &'a DescriptorLayout,
     bytes: &'a [u8],
 }
 
-struct Shape {
+struct OperandShape {
     n: u128,
     c: u128,
     h: u128,
     w: u128,
 }
 
-impl Shape {
+impl OperandShape {
     fn count(&self) -> u128 {
         self.n * self.c * self.h * self.w
     }
@@ -94,7 +93,7 @@ fn size(dtype: u128) -> u128 {
 /// Code of 32-bit floats, which the cube does not support.
 const FP32: u128 = 2;
 
-impl Command<'_> {
+impl OperationCommand<'_> {
     fn get(&self, name: &str) -> u128 {
         u128::from(self.layout.value(self.bytes, name).unwrap_or(0))
     }
@@ -103,8 +102,8 @@ impl Command<'_> {
         self.get("tsk_eu_typ")
     }
 
-    fn result(&self) -> Shape {
-        Shape { n: self.get("res0_n"), c: self.get("res0_c"), h: self.get("res0_h"), w: self.get("res0_w") }
+    fn result(&self) -> OperandShape {
+        OperandShape { n: self.get("res0_n"), c: self.get("res0_c"), h: self.get("res0_h"), w: self.get("res0_w") }
     }
 
     fn lanes(&self) -> u128 {
@@ -127,12 +126,12 @@ impl Command<'_> {
         self.get("opt_res0_prec")
     }
 
-    fn work(asked: u128, done: u128, rate: u128) -> Work {
+    fn work(asked: u128, done: u128, rate: u128) -> OperationWork {
         let cycles = if rate == 0 { 0 } else { asked.div_ceil(rate) };
-        Work { asked, done, cycles, ..Work::default() }
+        OperationWork { asked, done, cycles, ..OperationWork::default() }
     }
 
-    fn convolution(&self) -> Work {
+    fn convolution(&self) -> OperationWork {
         let (shape, dtype) = (self.result(), self.operand_type());
         let (kernel, channels) = (self.get("opd1_h") * self.get("opd1_w"), self.get("opd0_c"));
         let bias = self.get("opt_opd2_const");
@@ -147,7 +146,7 @@ impl Command<'_> {
         Self::work(asked, done, rate * self.lanes() * 2)
     }
 
-    fn matmul(&self) -> Work {
+    fn matmul(&self) -> OperationWork {
         let dtype = self.operand_type();
         let (mut rows, mut inner) = (self.get("opd0_n"), self.get("opd0_w") * self.get("opd0_c"));
         if self.get("opt_left_tran") == 1 {
@@ -159,7 +158,7 @@ impl Command<'_> {
         Self::work(2 * rows * inner * channels * columns, 2 * rows * inner * padded, rate)
     }
 
-    fn matmul2(&self) -> Work {
+    fn matmul2(&self) -> OperationWork {
         let is_cv = self.chip == Chip::Cv84x6;
         let (mut rows, mut inner, mut columns) = (self.get("res0_c"), self.get("opd1_w"), self.get("opd1_c"));
         match self.sub() {
@@ -188,7 +187,7 @@ impl Command<'_> {
         shape.n * align(shape.c, self.lanes()) * shape.h * align(shape.w, step)
     }
 
-    fn compare(&self) -> Work {
+    fn compare(&self) -> OperationWork {
         let operand = self.operand_type();
         let selects = self.chip != Chip::Cv84x6 && matches!(self.sub(), 23 | 24 | 26);
         let result = if selects { self.get("opt_opd2_prec") } else { operand };
@@ -196,7 +195,7 @@ impl Command<'_> {
         Self::work(2 * self.result().count(), 2 * self.padded_plane(self.elements(operand)), rate)
     }
 
-    fn special(&self) -> Work {
+    fn special(&self) -> OperationWork {
         let operand = self.operand_type();
         let terms = self.get("opd1_n");
         let newer = matches!(self.chip, Chip::Bm1688 | Chip::Cv84x6);
@@ -211,21 +210,21 @@ impl Command<'_> {
         Self::work(factor * self.result().count(), factor * self.padded_plane(self.elements(operand)), rate)
     }
 
-    fn linear(&self) -> Work {
+    fn linear(&self) -> OperationWork {
         let result = self.result_type();
         let step = self.elements(if self.chip == Chip::Cv84x6 { self.operand_type() } else { result });
         let rate = LANE_BYTES / size(result) * self.lanes() * 2;
         Self::work(2 * self.result().count(), 2 * self.padded_rows(step), rate)
     }
 
-    fn arithmetic(&self) -> Work {
+    fn arithmetic(&self) -> OperationWork {
         const DIVIDE: u128 = 12;
         let factor = if self.sub() == DIVIDE { 5 } else { 1 };
         let step = self.elements(self.operand_type());
         Self::work(factor * self.result().count(), factor * self.padded_plane(step), step * factor * self.lanes())
     }
 
-    fn pool(&self) -> Work {
+    fn pool(&self) -> OperationWork {
         let (factor, kernel, rate) = match self.sub() {
             0 => (2, self.get("opd1_h") * self.get("opd1_w"), 2),
             1 | 4 => (2, self.get("opd1_h") * self.get("opd1_w"), 1),
@@ -237,21 +236,21 @@ impl Command<'_> {
         Self::work(per_result * self.result().count(), per_result * self.padded_plane(step), rate * step * self.lanes())
     }
 
-    fn quantise(&self) -> Work {
+    fn quantise(&self) -> OperationWork {
         let step = self.elements(self.operand_type());
         Self::work(3 * self.result().count(), 3 * self.padded_plane(step), step * self.lanes() * 3)
     }
 
-    fn gather(&self) -> Work {
+    fn gather(&self) -> OperationWork {
         Self::work(self.result().count(), self.padded_rows(self.elements(self.operand_type())), self.lanes())
     }
 
-    fn gather_lines(&self) -> Work {
+    fn gather_lines(&self) -> OperationWork {
         let done = self.padded_rows(self.elements(self.result_type()));
         Self::work(self.result().count(), done, self.lanes() * self.lanes())
     }
 
-    fn transpose(&self) -> Work {
+    fn transpose(&self) -> OperationWork {
         let (mut shape, sub, result) = (self.result(), self.sub(), self.result_type());
         if self.chip != Chip::Cv84x6 && matches!(sub, 4 | 5) {
             (shape.n, shape.h) = (1, 1);
@@ -267,7 +266,7 @@ impl Command<'_> {
         Self::work(shape.count(), done, rate)
     }
 
-    fn correlate(&self) -> Work {
+    fn correlate(&self) -> OperationWork {
         let shape = self.result();
         let sizes = ["opt_opd0_prec", "opt_opd1_prec", "opt_res0_prec"].map(|name| size(self.get(name)));
         let step = LANE_BYTES / sizes.into_iter().max().unwrap_or(1);
@@ -279,7 +278,7 @@ impl Command<'_> {
         Self::work(rows * shape.c * shape.w, done, step * self.lanes())
     }
 
-    fn with_delays(&self, class: &str, work: Work) -> Work {
+    fn with_delays(&self, class: &str, work: OperationWork) -> OperationWork {
         let sub = self.sub();
         let initial = match class {
             "CONV" => 23,
@@ -305,6 +304,6 @@ impl Command<'_> {
             "RQ&sDQ" | "RQ&DQ" => 1,
             _ => 0,
         };
-        Work { initial, conflicts, ..work }
+        OperationWork { initial, conflicts, ..work }
     }
 }

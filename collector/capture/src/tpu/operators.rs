@@ -14,11 +14,8 @@ use std::collections::HashMap;
 /// Key of an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Operator {
-    /// Engine.
     pub engine: Engine,
-    /// Type of the command.
     pub kind: &'static str,
-    /// Name of the command.
     pub name: &'static str,
     /// Element type; empty if unknown.
     pub dtype: &'static str,
@@ -33,13 +30,10 @@ pub struct Operator {
 /// Times and totals of an operator.
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
-    /// Time of each record.
     pub times_ns: Vec<i64>,
-    /// Total cycles.
     pub cycles: i64,
     /// Total stalled cycles.
     pub stalls: u64,
-    /// Total bytes.
     pub bytes: u64,
     /// Operations of the algorithm per record; 0 if unknown.
     pub asked: u128,

@@ -6,8 +6,8 @@
 use super::chip::{Chip, Engine};
 use super::descriptor::{self, Stream};
 use super::loss::Losses;
-use super::node::{Node, Source};
-use super::record::{Command, Label, NONE, Origin, Record};
+use super::node::{Node, NodeSource};
+use super::record::{Label, NONE, Origin, Record, RecordedCommand};
 use super::section;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -38,7 +38,7 @@ impl Commands {
     }
 
     /// Returns the number of sections that contain a command with this number.
-    fn count(&self, number: u64, pool: &[Command]) -> usize {
+    fn count(&self, number: u64, pool: &[RecordedCommand]) -> usize {
         let covers = |section: &&Section| {
             let first = self.list[section.first..].first().filter(|_| section.count > 0);
             let first = first.map_or(0, |command| u64::from(pool[*command as usize].id));
@@ -67,9 +67,9 @@ pub fn of_nodes(
     chip: Chip,
     engine: Engine,
     nodes: &[Node],
-    pool: &mut Vec<Command>,
+    pool: &mut Vec<RecordedCommand>,
     keyed: &Keyed,
-    source: Source<'_>,
+    source: NodeSource<'_>,
     losses: &mut Losses,
 ) -> Commands {
     let mut commands = Commands::default();
@@ -110,8 +110,8 @@ pub fn of_static(
     chip: Chip,
     engine: Engine,
     blocks: &[Range<usize>],
-    pool: &mut Vec<Command>,
-    source: Source<'_>,
+    pool: &mut Vec<RecordedCommand>,
+    source: NodeSource<'_>,
     losses: &mut Losses,
 ) -> Commands {
     let mut commands = Commands::default();
@@ -129,11 +129,11 @@ pub fn of_static(
 fn add_stream(
     chip: Chip,
     engine: Engine,
-    source: Source<'_>,
+    source: NodeSource<'_>,
     place: Range<usize>,
     limit: usize,
     tags: u32,
-    pool: &mut Vec<Command>,
+    pool: &mut Vec<RecordedCommand>,
     commands: &mut Commands,
     losses: &mut Losses,
 ) {
@@ -146,12 +146,12 @@ fn add_stream(
     for (number, found) in found.iter().enumerate() {
         let at = (place.start + found.at) as u64;
         commands.push(pool.len() as u32, number as u64 + 1);
-        pool.push(Command { word: 0, id: number as u32, tags, layout: found.layout, origin, at });
+        pool.push(RecordedCommand { word: 0, id: number as u32, tags, layout: found.layout, origin, at });
     }
 }
 
 /// Pairs records without a command, and returns whether any was paired.
-pub fn pair(records: &mut [Record], commands: &Commands, pool: &[Command], losses: &mut Losses) -> bool {
+pub fn pair(records: &mut [Record], commands: &Commands, pool: &[RecordedCommand], losses: &mut Losses) -> bool {
     let matches = matches(records, commands, losses);
     for matched in &matches {
         matched.apply(&mut records[matched.record], pool);
@@ -164,7 +164,7 @@ pub fn pair(records: &mut [Record], commands: &Commands, pool: &[Command], losse
 /// Such records move no data, their numbers restart, and their numbers occur more often among the records than among
 /// the commands. They span as many numbers as a section of two commands. If the last section is one, they would be
 /// matched with it, and each earlier section would be matched with its predecessor.
-pub fn ends_with_markers(records: &[Record], commands: &Commands, pool: &[Command]) -> bool {
+pub fn ends_with_markers(records: &[Record], commands: &Commands, pool: &[RecordedCommand]) -> bool {
     let [.., before, first, last] = records else { return false };
     let is_open = |record: &Record| record.command == NONE;
     let is_marker = |record: &Record| {
@@ -177,7 +177,6 @@ pub fn ends_with_markers(records: &[Record], commands: &Commands, pool: &[Comman
 /// A record with its command.
 #[derive(Clone, Copy, Debug)]
 pub struct Match {
-    /// Index of the record.
     pub record: usize,
     /// Index of the command, or `NONE`.
     pub command: u32,
@@ -186,7 +185,7 @@ pub struct Match {
 
 impl Match {
     /// Stores the command in the record.
-    pub fn apply(&self, record: &mut Record, pool: &[Command]) {
+    pub fn apply(&self, record: &mut Record, pool: &[RecordedCommand]) {
         if self.command != NONE {
             record.command = self.command;
             record.tags = pool[self.command as usize].tags;
@@ -196,7 +195,6 @@ impl Match {
     }
 }
 
-/// Matches records with commands.
 pub fn matches(records: &[Record], commands: &Commands, losses: &mut Losses) -> Vec<Match> {
     let open: Vec<usize> = (0..records.len()).filter(|index| records[*index].command == NONE).collect();
     let sections = record_sections(records, &open);
@@ -278,7 +276,7 @@ pub struct Numbers {
 
 impl Numbers {
     /// Counts the numbers of nodes.
-    pub fn of(nodes: &[Node], pool: &[Command]) -> Numbers {
+    pub fn of(nodes: &[Node], pool: &[RecordedCommand]) -> Numbers {
         let mut numbers = Numbers::default();
         for node in nodes {
             match node {

@@ -6,21 +6,16 @@ pub const NONE: u32 = u32::MAX;
 /// Classification of a system record without a command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Label {
-    /// Unclassified.
     #[default]
     None,
-    /// Wait for a message.
     Wait,
-    /// Send of a message.
     Send,
 }
 
 /// A PMU record. Times are cycles until `clean::to_ns`, nanoseconds after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Start.
     pub start: i64,
-    /// End.
     pub end: i64,
     /// Cycles from start to end, inclusive.
     pub cycles: i64,
@@ -51,9 +46,8 @@ pub enum Origin {
     Static,
 }
 
-/// A command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Command {
+pub struct RecordedCommand {
     /// Word of the node; 0 for descriptors without a node.
     pub word: u32,
     /// Command number since the last reset.
@@ -96,7 +90,7 @@ impl Origin {
     }
 }
 
-impl Command {
+impl RecordedCommand {
     /// Returns the operation code of a node.
     pub fn op(&self) -> u32 {
         self.word >> 10 & 31

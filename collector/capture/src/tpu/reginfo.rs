@@ -13,51 +13,51 @@ const PIECE: usize = 1 << 16;
 
 /// Writes all reports and returns their number.
 pub fn write(timeline: &Timeline, directory: &Path) -> Result<usize> {
-    let mut jobs: Vec<(PathBuf, Job<'_>)> = Vec::new();
+    let mut jobs: Vec<(PathBuf, ReportJob<'_>)> = Vec::new();
     for core in &timeline.cores {
         let file = |kind: &str| directory.join(format!("{kind}RegInfo_{}.txt", core.id));
         for (kind, engines) in [("tiu", &[Engine::Tiu][..]), ("tdma", &[Engine::Gdma, Engine::Sdma])] {
             if timeline.engines_of(core).any(|engine| engines.contains(&engine)) {
-                jobs.push((file(kind), Job::Core(core, engines)));
+                jobs.push((file(kind), ReportJob::Core(core, engines)));
             }
         }
     }
     for port in timeline.ports.iter().filter(|port| !port.stream.records.is_empty()) {
-        jobs.push((directory.join(format!("cdmaRegInfo_{}.txt", port.number)), Job::Port(port)));
+        jobs.push((directory.join(format!("cdmaRegInfo_{}.txt", port.number)), ReportJob::Port(port)));
     }
-    let write = |(path, job): &(PathBuf, Job<'_>)| output::write(path, |file| write_file(timeline, file, job));
+    let write = |(path, job): &(PathBuf, ReportJob<'_>)| output::write(path, |file| write_file(timeline, file, job));
     jobs.par_iter().try_for_each(write)?;
     Ok(jobs.len())
 }
 
-enum Job<'a> {
+enum ReportJob<'a> {
     Core(&'a super::core::Core, &'static [Engine]),
     Port(&'a super::cdma::Port),
 }
 
-fn write_file(timeline: &Timeline, file: &mut BufWriter<Output>, job: &Job<'_>) -> std::io::Result<()> {
-    let mut out = Report { file, text: Vec::with_capacity(PIECE) };
+fn write_file(timeline: &Timeline, file: &mut BufWriter<Output>, job: &ReportJob<'_>) -> std::io::Result<()> {
+    let mut out = RegisterReport { file, text: Vec::with_capacity(PIECE) };
     out.text.extend_from_slice(b"__CHIP_ARCH_ARGS__\n");
     for (key, value) in timeline.settings.chip.parameters(timeline.settings.tiu_mhz) {
         out.text.extend_from_slice(format!("\t{key}: {value}\n").as_bytes());
     }
     match job {
-        Job::Core(core, engines) => {
+        ReportJob::Core(core, engines) => {
             for engine in *engines {
                 timeline.core_events(core, *engine).try_for_each(|event| out.event(&event))?;
             }
         }
-        Job::Port(port) => timeline.port_events(port).try_for_each(|event| out.event(&event))?,
+        ReportJob::Port(port) => timeline.port_events(port).try_for_each(|event| out.event(&event))?,
     }
     out.file.write_all(&out.text)
 }
 
-struct Report<'a> {
+struct RegisterReport<'a> {
     file: &'a mut BufWriter<Output>,
     text: Vec<u8>,
 }
 
-impl Report<'_> {
+impl RegisterReport<'_> {
     fn event(&mut self, event: &Event<'_>) -> std::io::Result<()> {
         let text = &mut self.text;
         text.extend_from_slice(match event.engine {

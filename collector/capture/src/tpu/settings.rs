@@ -14,7 +14,6 @@ pub struct Reading {
 /// Settings shared by all parts of a capture.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// Chip.
     pub chip: Chip,
     /// Whether commands belong to a compiled model.
     pub is_bmodel: bool,

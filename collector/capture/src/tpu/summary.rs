@@ -11,9 +11,7 @@ use report::{Table, duration, figures};
 /// Traffic and its cycles.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moved {
-    /// Number of bytes.
     pub bytes: u64,
-    /// Cycles of the transfers.
     pub cycles: i64,
 }
 
@@ -28,20 +26,17 @@ pub struct CoreSums {
     pub done: u128,
     /// Cycles of GDMA records without system commands.
     pub gdma_cycles: i64,
-    /// GDMA traffic from and to DDR.
     pub gdma_ddr: Moved,
     /// GDMA traffic within the chip.
     pub gdma_l2: Moved,
     /// Cycles of SDMA records without waits.
     pub sdma_cycles: i64,
-    /// SDMA traffic.
     pub sdma_ddr: Moved,
 }
 
 /// Totals of a capture.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Summary {
-    /// Totals of each core.
+pub struct CaptureSummary {
     pub cores: Vec<CoreSums>,
     /// Time from the first start to the last end.
     pub total_ns: i64,
@@ -50,12 +45,12 @@ pub struct Summary {
 }
 
 /// Computes the totals, or `None` without events.
-pub fn summarise(timeline: &Timeline) -> Option<Summary> {
+pub fn summarise(timeline: &Timeline) -> Option<CaptureSummary> {
     let start = timeline.records().map(|record| record.start).min()?;
     let end = timeline.records().map(|record| record.end).max()?;
     let cores = timeline.cores.par_iter().map(|core| core_sums(timeline, core)).collect();
     let settings = &timeline.settings;
-    Some(Summary {
+    Some(CaptureSummary {
         cores,
         total_ns: end - start,
         tiu_mhz: settings.mhz(Engine::Tiu),
@@ -128,7 +123,7 @@ const HEADER: [(&str, usize); 11] = [
 ];
 const WIDTH: usize = 190;
 
-impl Summary {
+impl CaptureSummary {
     /// Formats the table as in the vendor's text file.
     pub fn text(&self) -> String {
         let line = |cells: &[String]| {
@@ -137,7 +132,7 @@ impl Summary {
         };
         let (double, single) = ("=".repeat(WIDTH) + "\n", "-".repeat(WIDTH) + "\n");
         let mut text = format!("{double}Summary\n{double}");
-        text += &line(&Summary::header().map(str::to_owned));
+        text += &line(&CaptureSummary::header().map(str::to_owned));
         text += &single;
         let rows = self.rows();
         for (index, row) in rows.iter().enumerate() {

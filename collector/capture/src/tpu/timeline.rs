@@ -15,11 +15,9 @@ use std::path::PathBuf;
 pub struct Timeline {
     /// Folder of the capture.
     pub directory: PathBuf,
-    /// Settings of the capture.
     pub settings: Settings,
     /// Cores by number; cores without a file are empty.
     pub cores: Vec<Core>,
-    /// Ports with a file.
     pub ports: Vec<Port>,
     /// Host time between the end of the records and the end of `disable_profile`.
     pub tail_offset_ns: Option<i64>,
@@ -32,19 +30,16 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Returns the number of records.
     pub fn record_count(&self) -> usize {
         let cores = self.cores.iter().flat_map(|core| &core.streams);
         cores.chain(self.ports.iter().map(|port| &port.stream)).map(|stream| stream.records.len()).sum()
     }
 
-    /// Returns the events of a core's engine.
     pub fn core_events<'a>(&'a self, core: &'a Core, engine: Engine) -> impl ExactSizeIterator<Item = Event<'a>> {
         let count = core.streams[super::node::slot(engine)].records.len();
         (0..count).map(move |index| self.core_event(core, engine, index))
     }
 
-    /// Returns one event of a core's engine.
     pub fn core_event<'a>(&'a self, core: &'a Core, engine: Engine, index: usize) -> Event<'a> {
         let stream = &core.streams[super::node::slot(engine)];
         let record = &stream.records[index];
@@ -52,12 +47,10 @@ impl Timeline {
         Event::new(&self.settings, engine, Some(core.id), index, record, row, Some(core))
     }
 
-    /// Returns the events of a port.
     pub fn port_events<'a>(&'a self, port: &'a Port) -> impl ExactSizeIterator<Item = Event<'a>> {
         (0..port.stream.records.len()).map(move |index| self.port_event(port, index))
     }
 
-    /// Returns one event of a port.
     pub fn port_event<'a>(&'a self, port: &'a Port, index: usize) -> Event<'a> {
         let record = &port.stream.records[index];
         let row = port.stream.rows(&port.bytes).row(record.row);

@@ -1,7 +1,7 @@
 //! Writing of all outputs of a capture into a folder.
 
 use super::loss::Losses;
-use super::summary::Summary;
+use super::summary::CaptureSummary;
 use super::{Result, Timeline, book, output, page, reginfo, trace};
 use std::io::Write;
 use std::path::Path;
@@ -11,15 +11,11 @@ use std::path::Path;
 pub struct Outputs<'a> {
     /// Summary in the vendor's format.
     pub has_summary: bool,
-    /// Perfetto trace.
     pub has_trace: bool,
     /// Workbook. The register reports are written with the workbook or the page.
     pub has_book: bool,
-    /// HTML page.
     pub has_page: bool,
-    /// Host trace to merge.
     pub host_trace: Option<&'a Path>,
-    /// Number of cores in the workbook.
     pub core_limit: Option<u32>,
 }
 
@@ -27,7 +23,7 @@ pub struct Outputs<'a> {
 /// trace are added to the timeline's losses.
 pub fn write(
     timeline: &mut Timeline,
-    summary: Option<&Summary>,
+    summary: Option<&CaptureSummary>,
     folder: &Path,
     outputs: &Outputs<'_>,
 ) -> Result<Vec<String>> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Limits of a query.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bounds {
+pub struct QueryBounds {
     /// Time limit of the query, without loading the trace.
     pub time: Duration,
     /// Memory limit of tables and result in MiB. The limit is global to the process, and the lowest one ever set
@@ -21,9 +21,9 @@ pub struct Bounds {
     pub bytes: usize,
 }
 
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds { time: Duration::from_secs(60), memory_mib: 4096, rows: 1_000_000, bytes: 256 << 20 }
+impl Default for QueryBounds {
+    fn default() -> QueryBounds {
+        QueryBounds { time: Duration::from_secs(60), memory_mib: 4096, rows: 1_000_000, bytes: 256 << 20 }
     }
 }
 
@@ -52,14 +52,18 @@ const FUNCTIONS: &str = "-> ->> abs acos acosh asin asinh atan atan2 atanh avg c
 pub type Refused = Arc<Mutex<Option<String>>>;
 
 /// Limits the memory of a database before it is filled.
-pub fn bound_memory(database: &Connection, bounds: &Bounds) -> Result<(), rusqlite::Error> {
+pub fn bound_memory(database: &Connection, bounds: &QueryBounds) -> Result<(), rusqlite::Error> {
     // Otherwise temporary tables would be stored in files without a size limit.
     database.pragma_update(None, "temp_store", "memory")?;
     database.pragma_update(None, "hard_heap_limit", i64::from(bounds.memory_mib.max(1)) << 20)
 }
 
 /// Restricts all further queries of a filled database.
-pub fn confine(database: &mut Connection, tables: Vec<String>, bounds: &Bounds) -> Result<Refused, rusqlite::Error> {
+pub fn confine(
+    database: &mut Connection,
+    tables: Vec<String>,
+    bounds: &QueryBounds,
+) -> Result<Refused, rusqlite::Error> {
     for (limit, value) in [
         (Limit::SQLITE_LIMIT_ATTACHED, 0),
         (Limit::SQLITE_LIMIT_LENGTH, VALUE_BYTES),
@@ -105,7 +109,7 @@ fn refusal(action: AuthAction<'_>, tables: &[String]) -> Option<String> {
 }
 
 /// Converts an error of SQLite to one for the user.
-pub fn explain(error: rusqlite::Error, refused: &Refused, bounds: &Bounds) -> Error {
+pub fn explain(error: rusqlite::Error, refused: &Refused, bounds: &QueryBounds) -> Error {
     if let Some(what) = refused.lock().ok().and_then(|mut refused| refused.take()) {
         return Error::Refused { what };
     }

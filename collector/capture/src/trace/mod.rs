@@ -8,7 +8,7 @@ pub(crate) mod message;
 pub(crate) mod packets;
 mod tables;
 
-pub use bounds::Bounds;
+pub use bounds::QueryBounds;
 use report::{Table, figures, words};
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::types::ValueRef;
@@ -29,25 +29,16 @@ pub enum Error {
     /// The file cannot be read.
     #[error("cannot read the trace `{}`: {source}", path.display())]
     Read {
-        /// Path of the file.
         path: PathBuf,
         /// Reason given by the operating system.
         source: std::io::Error,
     },
     /// The file is not a trace.
     #[error("`{}` is no Perfetto trace: {source}", path.display())]
-    Decode {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error of the decoder.
-        source: prost::DecodeError,
-    },
+    Decode { path: PathBuf, source: prost::DecodeError },
     /// The file exceeds the size limit.
     #[error("`{}` has more than {} MiB; questions are answered about smaller traces", path.display(), MAX_BYTES >> 20)]
-    Large {
-        /// Path of the file.
-        path: PathBuf,
-    },
+    Large { path: PathBuf },
     /// The decoded trace would be disproportionately large.
     #[error("the trace is not read: {0}")]
     TooLarge(String),
@@ -77,34 +68,24 @@ pub enum Error {
     },
     /// The result exceeds its limits.
     #[error("the answer has more than {rows} rows or {} MiB", bytes >> 20)]
-    Long {
-        /// Maximum number of rows.
-        rows: usize,
-        /// Maximum number of bytes.
-        bytes: usize,
-    },
+    Long { rows: usize, bytes: usize },
 }
 
 /// A value of a result.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// NULL.
     Null,
-    /// Integer.
     Integer(i64),
     /// Floating-point number.
     Real(f64),
-    /// Text.
     Text(String),
 }
 
 /// Result of a query.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// Names of the columns.
     pub columns: Vec<String>,
-    /// Rows.
     pub rows: Vec<Vec<Value>>,
 }
 
@@ -130,7 +111,7 @@ impl Answer {
 }
 
 /// Runs a query on a trace file.
-pub fn query(path: &Path, sql: &str, bounds: &Bounds) -> Result<Answer, Error> {
+pub fn query(path: &Path, sql: &str, bounds: &QueryBounds) -> Result<Answer, Error> {
     let decode = |source| Error::Decode { path: path.to_owned(), source };
     let database = load(&read(path)?, bounds).map_err(|error| match error {
         tables::Error::Decode(source) => decode(source),
@@ -141,7 +122,7 @@ pub fn query(path: &Path, sql: &str, bounds: &Bounds) -> Result<Answer, Error> {
 }
 
 /// Loads the bytes of a trace into tables.
-pub fn load(bytes: &[u8], bounds: &Bounds) -> Result<Connection, tables::Error> {
+pub fn load(bytes: &[u8], bounds: &QueryBounds) -> Result<Connection, tables::Error> {
     let database = Connection::open_in_memory()?;
     bounds::bound_memory(&database, bounds)?;
     tables::fill(&database, bytes)?;
@@ -163,7 +144,7 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
 /// Runs a query on filled tables with a hard time limit. SQLite checks the time only between steps, and a single step,
 /// such as a substring search in a long text, may take hours. The query therefore runs on another thread, which is
 /// abandoned when the limit passes.
-pub fn ask_in_time(mut database: Connection, sql: String, bounds: Bounds) -> Result<Answer, Error> {
+pub fn ask_in_time(mut database: Connection, sql: String, bounds: QueryBounds) -> Result<Answer, Error> {
     let (sender, receiver) = sync_channel(1);
     let asking = std::thread::spawn(move || {
         // The receiver is gone if the time limit has passed.
@@ -180,7 +161,7 @@ pub fn ask_in_time(mut database: Connection, sql: String, bounds: Bounds) -> Res
 }
 
 /// Runs a query on filled tables.
-pub fn ask(database: &mut Connection, sql: &str, bounds: &Bounds) -> Result<Answer, Error> {
+pub fn ask(database: &mut Connection, sql: &str, bounds: &QueryBounds) -> Result<Answer, Error> {
     let refused = bounds::confine(database, tables::names(database)?, bounds)?;
     answer(database, sql, bounds).map_err(|error| match error {
         Error::Query(error) => bounds::explain(error, &refused, bounds),
@@ -188,7 +169,7 @@ pub fn ask(database: &mut Connection, sql: &str, bounds: &Bounds) -> Result<Answ
     })
 }
 
-fn answer(database: &Connection, sql: &str, bounds: &Bounds) -> Result<Answer, Error> {
+fn answer(database: &Connection, sql: &str, bounds: &QueryBounds) -> Result<Answer, Error> {
     let mut statements = Batch::new(database, sql);
     let mut statement = statements.next()?.ok_or(Error::Statements)?;
     if statements.next()?.is_some() {

@@ -49,7 +49,7 @@ impl Texts {
     }
 }
 
-struct Slice {
+struct SliceRow {
     start: u64,
     end: Option<u64>,
     track: u64,
@@ -129,7 +129,7 @@ fn add_events(database: &Connection, trace: &[u8], tracks: &HashMap<u64, i64>) -
     let mut texts: HashMap<u32, Texts> = HashMap::new();
     let mut args = database.prepare("INSERT INTO args VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)")?;
     let mut counters = database.prepare("INSERT INTO counter VALUES (NULL, ?, ?, ?)")?;
-    let mut slices: Vec<Slice> = Vec::new();
+    let mut slices: Vec<SliceRow> = Vec::new();
     // Starts and ends sorted by track and time. The order in the file breaks ties.
     let mut edges: Vec<(u64, u64, usize, Option<usize>)> = Vec::new();
     let (mut order, mut budget) = (0, Budget::of(trace));
@@ -152,7 +152,7 @@ fn add_events(database: &Connection, trace: &[u8], tracks: &HashMap<u64, i64>) -
                 let name = event.name.clone().or_else(|| named(NAME, event.name_iid));
                 budget.take([&category, &name].into_iter().flatten().map(String::len).sum())?;
                 let end = (event.kind == kind::INSTANT).then_some(at);
-                slices.push(Slice { start: at, end, track: event.track, category, name, depth: 0, parent: None });
+                slices.push(SliceRow { start: at, end, track: event.track, category, name, depth: 0, parent: None });
                 add_args(&mut args, texts, &mut budget, (id, "debug", 0), &event.annotations)?;
                 if end.is_none() {
                     edges.push((event.track, at, order, Some(id)));
@@ -173,14 +173,14 @@ fn add_events(database: &Connection, trace: &[u8], tracks: &HashMap<u64, i64>) -
         // As in Perfetto's trace processor, a slice without end has duration -1.
         let length = slice.end.map_or(-1, |end| end.wrapping_sub(slice.start) as i64);
         let (track, parent) = (tracks.get(&slice.track), slice.parent.map(|parent| parent as i64));
-        let Slice { start, category, name, depth, .. } = slice;
+        let SliceRow { start, category, name, depth, .. } = slice;
         let id = id as i64;
         insert.execute(params![id, *start as i64, length, track, category, name, *depth as i64, parent, id])?;
     }
     Ok(())
 }
 
-fn nest(slices: &mut [Slice], edges: &mut [(u64, u64, usize, Option<usize>)]) {
+fn nest(slices: &mut [SliceRow], edges: &mut [(u64, u64, usize, Option<usize>)]) {
     edges.sort_unstable_by_key(|(track, at, order, _)| (*track, *at, *order));
     let (mut open, mut last) = (Vec::new(), None);
     for (track, at, _, begun) in edges.iter() {

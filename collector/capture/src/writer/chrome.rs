@@ -1,8 +1,8 @@
 //! Writer of Chrome's JSON in torch.profiler's style, which Perfetto, chrome://tracing and HolisticTraceAnalysis can
 //! open.
 
-use super::shown::{Argument, Heading, Role, Shown, TRUNCATED};
-use super::{Sort, Track};
+use super::slice::{Heading, Role, ShownArgument, ShownSlice, TRUNCATED};
+use super::{Sort, WrittenTrack};
 use serde::Serialize;
 use std::io::Write;
 
@@ -56,7 +56,7 @@ impl<'a, W: Write> ChromeSink<'a, W> {
     }
 
     /// Writes a slice and its arrows.
-    pub fn slice(&mut self, slice: &Shown<'_, '_>) -> std::io::Result<()> {
+    pub fn slice(&mut self, slice: &ShownSlice<'_, '_>) -> std::io::Result<()> {
         self.begin(if slice.end_ns.is_some() { "X" } else { "i" }, slice.track);
         self.member("cat", |line| text(line, slice.category));
         self.member("name", |line| text(line, slice.name));
@@ -91,7 +91,6 @@ impl<'a, W: Write> ChromeSink<'a, W> {
         Ok(())
     }
 
-    /// Writes a counter value.
     pub fn count(&mut self, track: usize, at_ns: i64, value: f64) -> std::io::Result<()> {
         let (unit, name) = match &self.heading.tracks[track].sort {
             Sort::Counter(unit) if !unit.is_empty() => (*unit, &self.heading.tracks[track].name),
@@ -142,7 +141,7 @@ impl<'a, W: Write> ChromeSink<'a, W> {
     pub fn finish(mut self, left_out: u64) -> std::io::Result<(u64, W)> {
         if left_out > 0 && !self.places.is_empty() {
             let at = self.latest_ns;
-            let slice = Shown {
+            let slice = ShownSlice {
                 track: 0,
                 start_ns: at,
                 end_ns: None,
@@ -161,7 +160,7 @@ impl<'a, W: Write> ChromeSink<'a, W> {
 }
 
 /// Returns process and thread of a track as JSON. Tracks other than threads use their index.
-fn place(tracks: &[Track], track: usize) -> [String; 2] {
+fn place(tracks: &[WrittenTrack], track: usize) -> [String; 2] {
     let process = |mut at: usize| loop {
         match (&tracks[at].sort, tracks[at].parent) {
             (Sort::Process(id), _) => break id.to_string(),
@@ -198,16 +197,16 @@ fn micros(line: &mut Vec<u8>, ns: i64) {
     write!(line, "{sign}{}.{:03}", size / 1000, size % 1000).expect("a buffer takes all");
 }
 
-fn arguments(line: &mut Vec<u8>, keys: &[&str], arguments: &[(usize, Argument<'_>)]) {
+fn arguments(line: &mut Vec<u8>, keys: &[&str], arguments: &[(usize, ShownArgument<'_>)]) {
     for (index, (key, argument)) in arguments.iter().enumerate() {
         line.push(if index == 0 { b'{' } else { b',' });
         text(line, keys[*key]);
         line.push(b':');
         match argument {
-            Argument::Whole(value) => write!(line, "{value}").expect("a buffer takes all"),
-            Argument::Real(value) => number(line, *value),
-            Argument::Text(value) => text(line, value),
-            Argument::Json(value) => line.extend_from_slice(value.as_bytes()),
+            ShownArgument::Whole(value) => write!(line, "{value}").expect("a buffer takes all"),
+            ShownArgument::Real(value) => number(line, *value),
+            ShownArgument::Text(value) => text(line, value),
+            ShownArgument::Json(value) => line.extend_from_slice(value.as_bytes()),
         }
     }
     line.push(b'}');

@@ -6,8 +6,8 @@
 pub mod chrome;
 pub mod perfetto;
 pub mod proto;
-pub mod shown;
 pub mod sink;
+pub mod slice;
 
 use proto::{Encoder, field};
 use std::collections::HashMap;
@@ -23,28 +23,22 @@ const COUNTER: u64 = 4;
 
 /// A track. Its index in the list is its identity in the trace.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Track {
-    /// Name of the track.
+pub struct WrittenTrack {
     pub name: String,
-    /// Index of the parent track.
     pub parent: Option<usize>,
     /// Rank among its siblings, highest first; `None` leaves the order to the viewer.
     pub rank: Option<i64>,
-    /// Kind of the track.
     pub sort: Sort,
-    /// Whether the children are ordered by rank.
     pub orders_children: bool,
 }
 
 /// Kind of a track.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Sort {
-    /// Slices.
     #[default]
     Slices,
     /// Counter with a unit, which may be empty.
     Counter(&'static str),
-    /// Process with its id.
     Process(i32),
     /// Thread with its process id and thread id.
     Thread(i32, i64),
@@ -69,7 +63,7 @@ impl Hasher for AddressHasher {
 type Table = HashMap<(usize, usize), u64, BuildHasherDefault<AddressHasher>>;
 
 #[derive(Clone, Copy)]
-enum Kind {
+enum TrackKind {
     Category,
     Name,
     Text,
@@ -93,14 +87,14 @@ pub struct Annotations<'a> {
     fresh: &'a mut Encoder,
 }
 
-fn intern(table: &mut Table, fresh: &mut Encoder, kind: Kind, text: &str) -> u64 {
+fn intern(table: &mut Table, fresh: &mut Encoder, kind: TrackKind, text: &str) -> u64 {
     let next = table.len() as u64 + 1;
     // Texts live as long as the capture, so equal addresses imply equal texts.
     *table.entry((text.as_ptr() as usize, text.len())).or_insert_with(|| {
         let field = match kind {
-            Kind::Category => field::CATEGORIES,
-            Kind::Name => field::EVENT_NAMES,
-            Kind::Text => field::STRINGS,
+            TrackKind::Category => field::CATEGORIES,
+            TrackKind::Name => field::EVENT_NAMES,
+            TrackKind::Text => field::STRINGS,
         };
         fresh.message(field, |entry| {
             entry.int(field::IID, next);
@@ -129,7 +123,7 @@ impl Annotations<'_> {
 
     /// Adds an interned text.
     pub fn text(&mut self, key: usize, text: &str) {
-        let iid = intern(self.texts, self.fresh, Kind::Text, text);
+        let iid = intern(self.texts, self.fresh, TrackKind::Text, text);
         self.event.small(field::ANNOTATION, |annotation| {
             annotation.int(field::ANNOTATION_NAME_IID, key as u64 + 1);
             annotation.int(field::STRING_IID, iid);
@@ -237,8 +231,8 @@ impl<'a> Packets<'a> {
         self.start();
         let Packets { out, tables, fresh, .. } = self;
         let [categories, names, texts] = tables;
-        let category = (!category.is_empty()).then(|| intern(categories, fresh, Kind::Category, category));
-        let name = intern(names, fresh, Kind::Name, name);
+        let category = (!category.is_empty()).then(|| intern(categories, fresh, TrackKind::Category, category));
+        let name = intern(names, fresh, TrackKind::Name, name);
         out.message(field::PACKET, |packet| {
             head(packet, at, NEEDS_STATE);
             packet.message(field::TRACK_EVENT, |event| {
@@ -267,7 +261,6 @@ impl<'a> Packets<'a> {
         });
     }
 
-    /// Writes a counter value.
     pub fn count(&mut self, track: usize, at: i64, value: f64) {
         self.start();
         self.out.small(field::PACKET, |packet| {
@@ -310,7 +303,7 @@ fn head(packet: &mut Encoder, at: i64, flags: u64) {
 }
 
 /// Encodes the track descriptors.
-pub fn descriptors(tracks: &[Track]) -> Vec<u8> {
+pub fn descriptors(tracks: &[WrittenTrack]) -> Vec<u8> {
     const EXPLICIT: u64 = 3;
     let mut out = Encoder::default();
     for (index, track) in tracks.iter().enumerate() {
@@ -334,7 +327,7 @@ pub fn descriptors(tracks: &[Track]) -> Vec<u8> {
 }
 
 /// Encodes the kind of a track. Viewers expect the names of processes and threads in their own fields.
-fn describe(descriptor: &mut Encoder, track: &Track) {
+fn describe(descriptor: &mut Encoder, track: &WrittenTrack) {
     match &track.sort {
         Sort::Slices => descriptor.text(field::TRACK_NAME, &track.name),
         Sort::Counter(unit) => {

@@ -1,7 +1,7 @@
 //! Writer of Perfetto traces, with slice starts and ends in chronological order.
 
-use super::shown::{Argument, Heading, Role, Shown, TRUNCATED};
-use super::{Packets, Track, descriptors};
+use super::slice::{Heading, Role, ShownArgument, ShownSlice, TRUNCATED};
+use super::{Packets, WrittenTrack, descriptors};
 use std::io::Write;
 
 const PIECE: usize = 1 << 18;
@@ -21,7 +21,7 @@ pub struct PerfettoSink<'a, W: Write> {
 impl<'a, W: Write> PerfettoSink<'a, W> {
     /// Starts a trace with its tracks.
     pub fn new(heading: Heading<'a>, mut out: W) -> std::io::Result<PerfettoSink<'a, W>> {
-        let cut_short = |track: &Track| Track { name: cut(&track.name).to_owned(), ..track.clone() };
+        let cut_short = |track: &WrittenTrack| WrittenTrack { name: cut(&track.name).to_owned(), ..track.clone() };
         let bytes = descriptors(&heading.tracks.iter().map(cut_short).collect::<Vec<_>>());
         out.write_all(&bytes)?;
         let open = vec![Vec::new(); heading.tracks.len()];
@@ -34,7 +34,7 @@ impl<'a, W: Write> PerfettoSink<'a, W> {
     }
 
     /// Writes a slice after closing earlier ones of its track.
-    pub fn slice(&mut self, slice: &Shown<'a, '_>) -> std::io::Result<()> {
+    pub fn slice(&mut self, slice: &ShownSlice<'a, '_>) -> std::io::Result<()> {
         let PerfettoSink { packets, open, .. } = self;
         let open = &mut open[slice.track];
         while let Some(end) = open.pop_if(|end| *end <= slice.start_ns) {
@@ -46,9 +46,9 @@ impl<'a, W: Write> PerfettoSink<'a, W> {
             }
             for (key, argument) in slice.arguments {
                 match argument {
-                    Argument::Whole(value) => annotations.int(*key, *value as u64),
-                    Argument::Real(value) => annotations.double(*key, *value),
-                    Argument::Text(text) | Argument::Json(text) => annotations.plain(*key, text),
+                    ShownArgument::Whole(value) => annotations.int(*key, *value as u64),
+                    ShownArgument::Real(value) => annotations.double(*key, *value),
+                    ShownArgument::Text(text) | ShownArgument::Json(text) => annotations.plain(*key, text),
                 }
             }
         };
@@ -66,7 +66,6 @@ impl<'a, W: Write> PerfettoSink<'a, W> {
         self.write(PIECE)
     }
 
-    /// Writes a counter value.
     pub fn count(&mut self, track: usize, at_ns: i64, value: f64) -> std::io::Result<()> {
         self.packets.count(track, at_ns, value);
         self.write(PIECE)

@@ -59,7 +59,6 @@ const LENGTH_BYTES: usize = 4;
 /// Encoder that appends messages to a buffer.
 #[derive(Debug, Default)]
 pub struct Encoder {
-    /// Encoded bytes.
     pub bytes: Vec<u8>,
 }
 

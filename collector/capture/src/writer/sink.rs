@@ -2,7 +2,7 @@
 
 use super::chrome::ChromeSink;
 use super::perfetto::PerfettoSink;
-pub use super::shown::{Argument, Heading, Role, Shown};
+pub use super::slice::{Heading, Role, ShownArgument, ShownSlice};
 use std::io::Write;
 
 /// Output format.
@@ -16,7 +16,7 @@ pub enum Format {
 
 /// Writer of a trace with a size limit.
 pub struct Sink<'a, W: Write> {
-    form: Form<'a, W>,
+    form: SinkForm<'a, W>,
     limit: u64,
     written: Written,
 }
@@ -24,7 +24,6 @@ pub struct Sink<'a, W: Write> {
 /// Statistics of a written trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Number of written slices and values.
     pub events: u64,
     /// Number of events omitted due to the size limit.
     pub left_out: u64,
@@ -32,7 +31,7 @@ pub struct Written {
     pub bytes: u64,
 }
 
-enum Form<'a, W: Write> {
+enum SinkForm<'a, W: Write> {
     Perfetto(PerfettoSink<'a, W>),
     Chrome(ChromeSink<'a, W>),
 }
@@ -41,38 +40,36 @@ impl<'a, W: Write> Sink<'a, W> {
     /// Starts a trace of about `limit` bytes. Closing open slices may exceed the limit.
     pub fn new(format: Format, heading: Heading<'a>, out: W, limit: u64) -> std::io::Result<Sink<'a, W>> {
         let form = match format {
-            Format::Perfetto => Form::Perfetto(PerfettoSink::new(heading, out)?),
-            Format::Chrome => Form::Chrome(ChromeSink::new(heading, out)?),
+            Format::Perfetto => SinkForm::Perfetto(PerfettoSink::new(heading, out)?),
+            Format::Chrome => SinkForm::Chrome(ChromeSink::new(heading, out)?),
         };
         Ok(Sink { form, limit, written: Written::default() })
     }
 
-    /// Writes a slice.
-    pub fn slice(&mut self, slice: &Shown<'a, '_>) -> std::io::Result<()> {
+    pub fn slice(&mut self, slice: &ShownSlice<'a, '_>) -> std::io::Result<()> {
         if !self.has_room() {
             return Ok(());
         }
         match &mut self.form {
-            Form::Perfetto(sink) => sink.slice(slice),
-            Form::Chrome(sink) => sink.slice(slice),
+            SinkForm::Perfetto(sink) => sink.slice(slice),
+            SinkForm::Chrome(sink) => sink.slice(slice),
         }
     }
 
-    /// Writes a counter value.
     pub fn count(&mut self, track: usize, at_ns: i64, value: f64) -> std::io::Result<()> {
         if !self.has_room() {
             return Ok(());
         }
         match &mut self.form {
-            Form::Perfetto(sink) => sink.count(track, at_ns, value),
-            Form::Chrome(sink) => sink.count(track, at_ns, value),
+            SinkForm::Perfetto(sink) => sink.count(track, at_ns, value),
+            SinkForm::Chrome(sink) => sink.count(track, at_ns, value),
         }
     }
 
     fn has_room(&mut self) -> bool {
         let bytes = match &self.form {
-            Form::Perfetto(sink) => sink.bytes(),
-            Form::Chrome(sink) => sink.bytes(),
+            SinkForm::Perfetto(sink) => sink.bytes(),
+            SinkForm::Chrome(sink) => sink.bytes(),
         };
         let has_room = bytes < self.limit;
         *if has_room { &mut self.written.events } else { &mut self.written.left_out } += 1;
@@ -83,8 +80,8 @@ impl<'a, W: Write> Sink<'a, W> {
     pub fn finish(self) -> std::io::Result<(Written, W)> {
         let left_out = self.written.left_out;
         let (bytes, out) = match self.form {
-            Form::Perfetto(sink) => sink.finish(left_out)?,
-            Form::Chrome(sink) => sink.finish(left_out)?,
+            SinkForm::Perfetto(sink) => sink.finish(left_out)?,
+            SinkForm::Chrome(sink) => sink.finish(left_out)?,
         };
         Ok((Written { bytes, ..self.written }, out))
     }

@@ -87,7 +87,6 @@ pub fn kernel(name: &str) -> Vec<u32> {
     std::iter::once((name.len() as u32) << 7).chain(text).collect()
 }
 
-/// Node that ends a kernel.
 pub const KERNEL_END: u32 = 15;
 
 /// Returns the two handshakes at the start of every AKS capture, as records and as nodes.

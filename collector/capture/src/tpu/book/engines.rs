@@ -54,7 +54,7 @@ const NOTES: [[&str; 2]; 7] = [
 ];
 
 pub fn overall(timeline: &Timeline, cores: &[CoreTotals], total_ns: i64) -> Overall {
-    let times = Times { timeline, total_ns };
+    let times = EngineTimes { timeline, total_ns };
     let tiu = times.tiu_ns(cores.iter().map(|core| core.tiu.cycles).max().unwrap_or(0));
     let gdma = times.dma_ns(cores.iter().map(|core| core.dma[0].working()).max().unwrap_or(0));
     let total = total_ns as f64;
@@ -76,7 +76,7 @@ pub fn write(timeline: &Timeline, cores: &[CoreTotals], total_ns: i64, number_of
     });
     sheet.row(&bands.collect::<Vec<_>>());
     sheet.row(&COLUMNS.map(|name| (name.into(), Style::Column)));
-    let times = Times { timeline, total_ns };
+    let times = EngineTimes { timeline, total_ns };
     for (id, core) in cores.iter().enumerate() {
         sheet.row(&times.core_row(id, core, cores.len()).map(|cell| (cell, Style::Data)));
     }
@@ -91,7 +91,7 @@ pub fn write(timeline: &Timeline, cores: &[CoreTotals], total_ns: i64, number_of
     sheet.finish()
 }
 
-struct Times<'a> {
+struct EngineTimes<'a> {
     timeline: &'a Timeline,
     total_ns: i64,
 }
@@ -126,7 +126,7 @@ fn large(value: u128) -> Cell {
     if value < 1 << 53 { Cell::Number(value as f64) } else { value.to_string().into() }
 }
 
-impl Times<'_> {
+impl EngineTimes<'_> {
     fn tiu_ns(&self, cycles: i64) -> f64 {
         time_ns(cycles, self.timeline.settings.mhz(Engine::Tiu)) as f64
     }

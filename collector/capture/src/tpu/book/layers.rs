@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 pub const SHEETS: [&str; 2] = ["Summary", "Layer by Layer Info"];
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Sums {
+struct LayerSums {
     asked: u128,
     done: u128,
     algorithm: u128,
@@ -33,16 +33,16 @@ struct Moved {
 }
 
 /// Displayed layers with their totals.
-pub struct Shown<'a> {
+pub struct LayerFigures<'a> {
     timeline: &'a Timeline,
     network: Option<&'a Network>,
-    layers: Vec<(&'a Layer, Sums)>,
+    layers: Vec<(&'a Layer, LayerSums)>,
 }
 
-impl<'a> Shown<'a> {
+impl<'a> LayerFigures<'a> {
     /// Accumulates the records of each layer. Layers that only move data are omitted, as in the vendor's tool.
-    pub fn new(timeline: &'a Timeline, layers: &'a Layers) -> Shown<'a> {
-        let mut sums = vec![Sums::default(); layers.all.len()];
+    pub fn new(timeline: &'a Timeline, layers: &'a Layers) -> LayerFigures<'a> {
+        let mut sums = vec![LayerSums::default(); layers.all.len()];
         for core in &timeline.cores {
             for event in timeline.core_events(core, Engine::Tiu) {
                 let Some(place) = layers.place_of(&event) else { continue };
@@ -76,7 +76,7 @@ impl<'a> Shown<'a> {
         }
         let computes = |layer: &Layer| layer.computes && !matches!(layer.name.as_str(), "Load" | "Store");
         let layers_shown = layers.all.iter().zip(sums).filter(|(layer, _)| computes(layer)).collect();
-        Shown { timeline, network: layers.network.as_ref(), layers: layers_shown }
+        LayerFigures { timeline, network: layers.network.as_ref(), layers: layers_shown }
     }
 
     fn chip(&self) -> Chip {
@@ -138,7 +138,7 @@ impl Limit {
     }
 }
 
-impl Shown<'_> {
+impl LayerFigures<'_> {
     /// Returns the peak in 10^12 operations per second over all cores.
     fn peak(&self, limit: Limit, width: Width) -> f64 {
         let facts = self.chip().facts();
@@ -269,7 +269,7 @@ fn part(part: f64, whole: f64) -> Cell {
     if whole == 0.0 { "--".into() } else { percent(part, whole) }
 }
 
-pub fn details(shown: &Shown<'_>, number: usize) -> Packed {
+pub fn details(shown: &LayerFigures<'_>, number: usize) -> Packed {
     let peak = |width| Cell::Number(shown.peak(Limit::Cube, width));
     let mhz = shown.timeline.settings.tiu_mhz;
     let facts = shown.chip().facts();
@@ -284,7 +284,7 @@ pub fn details(shown: &Shown<'_>, number: usize) -> Packed {
         ("DMA Frequency(GHz)", Cell::Number(facts.dma_mhz / 1000.0)),
     ];
     let mut sheet = begin(number, &[&condition, &shown.specification()]);
-    let cycles = |sums: &Sums| sums.cycles + sums.load.cycles + sums.store.cycles;
+    let cycles = |sums: &LayerSums| sums.cycles + sums.load.cycles + sums.store.cycles;
     let all_cycles: i64 = shown.layers.iter().map(|(_, sums)| cycles(sums)).sum();
     let all_algorithm: u128 = shown.layers.iter().map(|(_, sums)| sums.algorithm).sum();
     for (index, (layer, sums)) in shown.layers.iter().enumerate() {
@@ -297,7 +297,12 @@ pub fn details(shown: &Shown<'_>, number: usize) -> Packed {
     sheet.finish()
 }
 
-fn row(shown: &Shown<'_>, layer: &Layer, sums: &Sums, totals: (i64, i64, u128)) -> Vec<(&'static str, Cell)> {
+fn row(
+    shown: &LayerFigures<'_>,
+    layer: &Layer,
+    sums: &LayerSums,
+    totals: (i64, i64, u128),
+) -> Vec<(&'static str, Cell)> {
     let (cycles, all_cycles, all_algorithm) = totals;
     let [input, output] = [&layer.inputs, &layer.outputs].map(|tensors| extents(tensors));
     let size = |tensors: &[Tensor]| whole(bytes(tensors.iter()).into());
@@ -401,7 +406,7 @@ fn category(layer: &str) -> &'static str {
 }
 
 /// Returns the categories sorted by decreasing time, with the rest last.
-fn categories(shown: &Shown<'_>) -> Vec<(&'static str, Category)> {
+fn categories(shown: &LayerFigures<'_>) -> Vec<(&'static str, Category)> {
     let mut by_name: BTreeMap<&'static str, Category> = BTreeMap::new();
     for (layer, sums) in &shown.layers {
         let own = by_name.entry(category(&layer.name)).or_default();
@@ -438,7 +443,7 @@ fn thousandths(part: f64, whole: f64) -> Cell {
     if whole == 0.0 { "--".into() } else { format!("{:.3}%", part / whole * 100.0).into() }
 }
 
-pub fn summary(shown: &Shown<'_>, overall: Overall, number: usize) -> Packed {
+pub fn summary(shown: &LayerFigures<'_>, overall: Overall, number: usize) -> Packed {
     let peak = |width| Cell::Number(shown.peak(Limit::Cube, width));
     let (facts, mhz) = (shown.chip().facts(), shown.timeline.settings.tiu_mhz);
     let condition = [
@@ -512,7 +517,7 @@ fn figures(name: &str, own: &Category, total: &Category, mhz: f64, rate: Cell, o
 
 /// Returns the estimated network time with fully overlapped engines, and then with one category at a time reduced to
 /// its time at the peak of the cube or of the category's own units.
-fn cases(shown: &Shown<'_>, categories: &[(&'static str, Category)], overall: Overall) -> Vec<[Cell; 6]> {
+fn cases(shown: &LayerFigures<'_>, categories: &[(&'static str, Category)], overall: Overall) -> Vec<[Cell; 6]> {
     // Cores run concurrently, but the vendor's tool sums their times.
     let cores: HashSet<u32> = shown.layers.iter().map(|(layer, _)| layer.core).collect();
     let cores = if shown.compat() { 1 } else { cores.len().max(1) };

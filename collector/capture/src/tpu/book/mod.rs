@@ -24,13 +24,11 @@ use row::Rows;
 use sheet::{Cell, MAX_ROWS, Sheet, Style};
 use std::path::Path;
 use sums::{DmaSums, TiuSums};
-use zip::{Member, Packed};
+use zip::{Packed, ZipMember};
 
-/// Folder of the workbook.
 pub const FOLDER: &str = "PerfDoc";
 /// File name of the workbook.
 pub const BOOK: &str = "PerfAI_output.xlsx";
-/// File name of the CSV table.
 pub const TABLE: &str = "PerfAI_output.csv";
 /// Number of highlighted columns.
 const KEYS: usize = 20;
@@ -72,7 +70,7 @@ pub fn write(timeline: &Timeline, directory: &Path, cores: Option<u32>) -> Resul
     let owners = owners(timeline, cores);
     let totals = totals(timeline);
     let total_ns = super::summary::summarise(timeline).map_or(0, |summary| summary.total_ns);
-    let layers = timeline.layers.as_ref().map(|layers| layers::Shown::new(timeline, layers));
+    let layers = timeline.layers.as_ref().map(|layers| layers::LayerFigures::new(timeline, layers));
     // Number of sheets before those of the engines.
     let before = 1 + if layers.is_some() { layers::SHEETS.len() } else { 0 };
     // Started first, since writing the table takes longest.
@@ -380,7 +378,7 @@ fn parts(owners: &[Owner<'_>], has_layers: bool) -> Vec<Packed> {
     texts
         .into_iter()
         .map(|(name, text)| {
-            let mut member = Member::new(name);
+            let mut member = ZipMember::new(name);
             member.add(text.as_bytes());
             member.finish()
         })

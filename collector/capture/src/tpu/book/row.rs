@@ -2,7 +2,7 @@
 
 use super::columns::is_derived;
 use crate::tpu::chip::Engine;
-use crate::tpu::descriptor::Layout;
+use crate::tpu::descriptor::DescriptorLayout;
 use crate::tpu::event::{Event, Value, tiu};
 use crate::tpu::layers::Layers;
 use crate::tpu::names;
@@ -14,7 +14,7 @@ const WINDOW: usize = 200;
 pub struct Rows<'a> {
     by_name: HashMap<&'a str, usize>,
     /// Columns of the keys of each shape of event, in order.
-    shapes: HashMap<Shape, Vec<Option<usize>>>,
+    shapes: HashMap<RowShape, Vec<Option<usize>>>,
     cells: Vec<Value<'a>>,
     layers: Option<&'a Layers>,
     /// Cells that the last event filled. Only these are cleared, since clearing all columns would be too slow.
@@ -24,18 +24,18 @@ pub struct Rows<'a> {
 
 /// Events of equal shape have the same keys in the same order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Shape {
+struct RowShape {
     engine: Engine,
-    layout: *const Layout,
+    layout: *const DescriptorLayout,
     kind: *const u8,
     is_generated: bool,
 }
 
-fn shape(event: &Event<'_>) -> Shape {
-    let layout = event.descriptor.map_or(std::ptr::null(), |descriptor| descriptor.layout as *const Layout);
+fn shape(event: &Event<'_>) -> RowShape {
+    let layout = event.descriptor.map_or(std::ptr::null(), |descriptor| descriptor.layout as *const DescriptorLayout);
     // System commands lack a key that other commands have.
     let kind = event.names().kind.as_ptr();
-    Shape { engine: event.engine, layout, kind, is_generated: event.is_generated() }
+    RowShape { engine: event.engine, layout, kind, is_generated: event.is_generated() }
 }
 
 /// Returns the columns that occur in any of the events, or all columns if no event has registers.

@@ -1,6 +1,6 @@
 //! XML of a sheet, compressed during writing.
 
-use super::zip::{Member, Packed};
+use super::zip::{Packed, ZipMember};
 use crate::tpu::event::Value;
 use crate::tpu::event::value::{write_float, write_int, write_percent};
 
@@ -8,13 +8,11 @@ use crate::tpu::event::value::{write_float, write_int, write_percent};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     Plain = 0,
-    /// Title of a box.
     Title = 1,
     /// Column header in a box.
     Head = 2,
     /// Column header of records.
     Column = 3,
-    /// Value in a box.
     Figure = 4,
     /// Highlighted value of a record.
     Key = 5,
@@ -46,7 +44,7 @@ impl From<String> for Cell {
 }
 
 pub struct Sheet {
-    member: Member,
+    member: ZipMember,
     text: Vec<u8>,
     row: usize,
     merged: Vec<String>,
@@ -55,7 +53,7 @@ pub struct Sheet {
 impl Sheet {
     /// Starts a sheet with a tab colour, a number of frozen rows, and column widths.
     pub fn begin(number: usize, colour: &str, frozen: usize, widths: &[f64]) -> Sheet {
-        let member = Member::new(format!("xl/worksheets/sheet{number}.xml"));
+        let member = ZipMember::new(format!("xl/worksheets/sheet{number}.xml"));
         let mut sheet = Sheet { member, text: Vec::with_capacity(PIECE), row: 0, merged: Vec::new() };
         sheet.put(r#"<?xml version="1.0" encoding="UTF-8" standalone="yes"?>"#);
         sheet.put(r#"<worksheet xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main">"#);

@@ -10,7 +10,6 @@ pub struct TiuSums {
     pub count: u64,
     /// Cycles without waits.
     pub cycles: i64,
-    /// Cycles of waits.
     pub waits: i64,
     /// Minimum cycles of the algorithm.
     pub algorithm: u128,
@@ -26,7 +25,6 @@ pub struct DmaSums {
     pub cycles: i64,
     pub waits: i64,
     pub stalls: u64,
-    /// Traffic from and to DDR.
     pub ddr: Moved,
     /// Traffic within the chip.
     pub l2: Moved,

@@ -12,19 +12,25 @@ use std::io::Write;
 const PIECE: usize = 1 << 16;
 
 pub fn write(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
-    let mut events: Vec<(i64, i64, u64, u32, Source)> = Vec::new();
+    let mut events: Vec<(i64, i64, u64, u32, CellSource)> = Vec::new();
     for (core, own) in timeline.cores.iter().enumerate() {
         for (slot, engine) in ENGINES.into_iter().enumerate() {
             let records = own.streams[slot].records.iter().enumerate();
             events.extend(records.map(|(index, record)| {
-                (record.start, record.end, record.id + 1, engine.id(), Source { part: core, slot, index: index as u32 })
+                (
+                    record.start,
+                    record.end,
+                    record.id + 1,
+                    engine.id(),
+                    CellSource { part: core, slot, index: index as u32 },
+                )
             }));
         }
     }
     for (port, own) in timeline.ports.iter().enumerate() {
         let records = own.stream.records.iter().enumerate();
         events.extend(records.map(|(index, record)| {
-            let source = Source { part: port, slot: PORT, index: index as u32 };
+            let source = CellSource { part: port, slot: PORT, index: index as u32 };
             (record.start, record.end, record.id, Engine::Cdma.id(), source)
         }));
     }
@@ -67,13 +73,13 @@ pub fn write(timeline: &Timeline, out: &mut impl Write) -> std::io::Result<()> {
 const PORT: usize = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Source {
+struct CellSource {
     part: usize,
     slot: usize,
     index: u32,
 }
 
-impl Source {
+impl CellSource {
     fn event(self, timeline: &Timeline) -> Event<'_> {
         let index = self.index as usize;
         if self.slot == PORT {

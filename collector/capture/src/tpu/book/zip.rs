@@ -7,7 +7,7 @@ use flate2::Crc;
 use flate2::write::DeflateEncoder;
 use std::io::Write;
 
-pub struct Member {
+pub struct ZipMember {
     name: String,
     crc: Crc,
     out: DeflateEncoder<Vec<u8>>,
@@ -20,10 +20,10 @@ pub struct Packed {
     size: u64,
 }
 
-impl Member {
-    pub fn new(name: impl Into<String>) -> Member {
+impl ZipMember {
+    pub fn new(name: impl Into<String>) -> ZipMember {
         let out = DeflateEncoder::new(Vec::new(), flate2::Compression::fast());
-        Member { name: name.into(), crc: Crc::new(), out }
+        ZipMember { name: name.into(), crc: Crc::new(), out }
     }
 
     pub fn add(&mut self, bytes: &[u8]) {

@@ -17,7 +17,6 @@ pub enum Memory {
     L2,
     /// Shared memory as determined by an address of CV84X6, which has another name in the vendor's tool.
     L2Address,
-    /// Local memory of a core.
     Local,
     /// Undefined code.
     Unknown,
@@ -43,17 +42,13 @@ impl Memory {
 /// Route and speed of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Traffic {
-    /// Source.
     pub from: Memory,
-    /// Destination.
     pub to: Memory,
-    /// Number of bytes.
     pub bytes: u64,
     /// DDR bandwidth in bytes per nanosecond; `None` if the report shows an integer zero.
     pub ddr: Option<f64>,
     /// Bandwidth of the shared memory in bytes per nanosecond.
     pub l2: Option<f64>,
-    /// Stalled cycles.
     pub stall: u64,
 }
 

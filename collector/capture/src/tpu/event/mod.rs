@@ -8,39 +8,32 @@ pub mod value;
 
 use super::chip::{Chip, Engine};
 use super::core::Core;
-use super::descriptor::{Decoder, Hot, Layout};
+use super::descriptor::{Decoder, DescriptorLayout, Hot};
 use super::names::Names;
-use super::record::{Command, Label, NONE, Origin, Record};
+use super::record::{Label, NONE, Origin, Record, RecordedCommand};
 use super::settings::Settings;
 pub use value::Value;
 
 /// A descriptor and its layout.
 #[derive(Clone, Copy, Debug)]
 pub struct Descriptor<'a> {
-    /// Layout of the fields.
-    pub layout: &'static Layout,
-    /// Bytes of the descriptor.
+    pub layout: &'static DescriptorLayout,
     pub bytes: &'a [u8],
 }
 
 /// A record of a timeline with its context.
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
-    /// Settings of the capture.
     pub settings: &'a Settings,
-    /// Engine of the record.
     pub engine: Engine,
     /// Core that the record is displayed under, if known.
     pub core: Option<u32>,
     /// Index among the records of the engine.
     pub index: usize,
-    /// Times of the record.
     pub record: &'a Record,
     /// Raw record.
     pub row: &'a [u8],
-    /// Command of the record.
-    pub command: Option<&'a Command>,
-    /// Descriptor of the command.
+    pub command: Option<&'a RecordedCommand>,
     pub descriptor: Option<Descriptor<'a>>,
     owner: Option<&'a Core>,
 }
@@ -48,18 +41,15 @@ pub struct Event<'a> {
 /// Context of a command in its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place<'a> {
-    /// Origin of the command.
     pub mode: Origin,
-    /// Name of the kernel.
     pub function: Option<&'a str>,
     /// Number of the kernel call over all cores.
     pub scope: Option<u32>,
-    /// Number of the batch.
     pub batch: Option<u32>,
 }
 
 /// Returns the codes of operation and sub-operation from the descriptor or the node.
-pub fn operation(chip: Chip, engine: Engine, command: &Command, file: &[u8]) -> (Option<u32>, u32) {
+pub fn operation(chip: Chip, engine: Engine, command: &RecordedCommand, file: &[u8]) -> (Option<u32>, u32) {
     match descriptor(chip, command, file) {
         None => (Some(command.op()), command.sub()),
         Some(Descriptor { layout, bytes }) => {
@@ -73,7 +63,7 @@ pub fn operation(chip: Chip, engine: Engine, command: &Command, file: &[u8]) -> 
     }
 }
 
-fn descriptor<'a>(chip: Chip, command: &Command, file: &'a [u8]) -> Option<Descriptor<'a>> {
+fn descriptor<'a>(chip: Chip, command: &RecordedCommand, file: &'a [u8]) -> Option<Descriptor<'a>> {
     if !command.is_decoded() {
         return None;
     }
@@ -102,7 +92,6 @@ impl<'a> Event<'a> {
         Event { settings, engine, core, index, record, row, command, descriptor, owner }
     }
 
-    /// Returns the chip.
     pub fn chip(&self) -> Chip {
         self.settings.chip
     }

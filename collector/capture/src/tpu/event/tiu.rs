@@ -5,9 +5,8 @@ use crate::tpu::block::word;
 use crate::tpu::chip::Chip;
 use crate::tpu::descriptor::{Decoder, Hot, bits};
 use crate::tpu::names::{self, Names, UNKNOWN};
-use crate::tpu::operations::{self, Work};
+use crate::tpu::operations::{self, OperationWork};
 
-/// Returns type and name.
 pub fn names(event: &Event<'_>, op: Option<u32>, sub: u32) -> Names {
     if let Some(Descriptor { layout, bytes }) = event.descriptor {
         return Names { kind: &layout.class, name: Decoder::of(event.chip()).name(layout, bytes) };
@@ -19,15 +18,15 @@ pub fn names(event: &Event<'_>, op: Option<u32>, sub: u32) -> Names {
 }
 
 /// Returns operations and cycles. A command without registers counts as one operation.
-pub fn work(event: &Event<'_>) -> Work {
+pub fn work(event: &Event<'_>) -> OperationWork {
     match event.descriptor {
         Some(Descriptor { layout, bytes }) => operations::work(event.chip(), layout, bytes),
-        None => Work { asked: 1, done: 1, ..Work::default() },
+        None => OperationWork { asked: 1, done: 1, ..OperationWork::default() },
     }
 }
 
 /// Returns the utilisation of the array: operations of the algorithm over those of the hardware.
-pub fn rate(event: &Event<'_>, work: &Work) -> f64 {
+pub fn rate(event: &Event<'_>, work: &OperationWork) -> f64 {
     if event.descriptor.is_none() {
         return 0.0;
     }

@@ -3,17 +3,13 @@
 /// Value of a printed key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value<'a> {
-    /// Unknown value.
     None,
-    /// Integer.
     Int(i64),
     /// Integer that may exceed 64 bits.
     Big(u128),
-    /// Floating-point number.
     Float(f64),
     /// Fraction, printed as a percentage with one decimal.
     Percent(f64),
-    /// Text.
     Text(&'a str),
 }
 

@@ -5,7 +5,7 @@
 
 use super::chip::Engine;
 use super::event::{Event, dma, tiu};
-use super::summary::Summary;
+use super::summary::CaptureSummary;
 use super::timeline::Timeline;
 use super::trace::kernel::{self, Call};
 use super::{Result, names, output};
@@ -15,14 +15,11 @@ use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 
-/// Folder of the page.
 pub const FOLDER: &str = "PerfWeb";
-/// File name of the page.
 pub const FILE: &str = "result.html";
 const NO_BATCH: u32 = u32::MAX;
 
-/// Writes the page.
-pub fn write(timeline: &Timeline, summary: Option<&Summary>, directory: &Path) -> Result<()> {
+pub fn write(timeline: &Timeline, summary: Option<&CaptureSummary>, directory: &Path) -> Result<()> {
     output::write(&directory.join(FOLDER).join(FILE), |file| {
         file.write_all(page::head("TPU capture", include_str!("style.css")).as_bytes())?;
         file.write_all(include_bytes!("body.html"))?;
@@ -69,7 +66,7 @@ impl Lists {
     }
 }
 
-fn data(timeline: &Timeline, summary: Option<&Summary>, out: &mut impl Write) -> std::io::Result<()> {
+fn data(timeline: &Timeline, summary: Option<&CaptureSummary>, out: &mut impl Write) -> std::io::Result<()> {
     let mut lists = Lists::default();
     let groups: Vec<String> = timeline
         .cores
@@ -81,12 +78,12 @@ fn data(timeline: &Timeline, summary: Option<&Summary>, out: &mut impl Write) ->
     let mut first = true;
     for (index, core) in timeline.cores.iter().enumerate() {
         for engine in timeline.engines_of(core) {
-            let lane = Lane { group: &groups[index], label: engine.name(), engine };
+            let lane = PageLane { group: &groups[index], label: engine.name(), engine };
             lane.write(timeline, timeline.core_events(core, engine), &mut lists, &mut first, out)?;
         }
     }
     for (index, port) in timeline.ports.iter().enumerate().filter(|(_, port)| !port.stream.records.is_empty()) {
-        let lane = Lane { group: &groups[timeline.cores.len() + index], label: "records", engine: Engine::Cdma };
+        let lane = PageLane { group: &groups[timeline.cores.len() + index], label: "records", engine: Engine::Cdma };
         lane.write(timeline, timeline.port_events(port), &mut lists, &mut first, out)?;
     }
     let calls = calls(timeline, &mut lists);
@@ -104,7 +101,7 @@ fn data(timeline: &Timeline, summary: Option<&Summary>, out: &mut impl Write) ->
         "directory": text(&timeline.directory),
         "parameters": settings.chip.parameters(settings.tiu_mhz),
         "total_ns": timeline.records().map(|record| record.end).max().unwrap_or(0),
-        "summary": { "header": Summary::header(), "rows": summary.map_or(Vec::new(), Summary::rows) },
+        "summary": { "header": CaptureSummary::header(), "rows": summary.map_or(Vec::new(), CaptureSummary::rows) },
         "cards": cards(timeline, summary),
     });
     out.write_all(b"],")?;
@@ -113,7 +110,7 @@ fn data(timeline: &Timeline, summary: Option<&Summary>, out: &mut impl Write) ->
     out.write_all(rest.trim_start_matches('{').as_bytes())
 }
 
-fn cards(timeline: &Timeline, summary: Option<&Summary>) -> Vec<[String; 2]> {
+fn cards(timeline: &Timeline, summary: Option<&CaptureSummary>) -> Vec<[String; 2]> {
     let Some(summary) = summary else { return Vec::new() };
     let rows = summary.rows();
     let overall = |column: usize| rows.last().map_or(String::new(), |row| row[column].clone());
@@ -149,14 +146,14 @@ fn calls(timeline: &Timeline, lists: &mut Lists) -> Vec<serde_json::Value> {
     result
 }
 
-struct Lane<'a> {
+struct PageLane<'a> {
     group: &'a str,
     label: &'a str,
     engine: Engine,
 }
 
 #[derive(Default)]
-struct Columns {
+struct PageColumns {
     start: Vec<f64>,
     duration: Vec<f64>,
     cycles: Vec<u32>,
@@ -171,7 +168,7 @@ struct Columns {
     stall: Vec<u32>,
 }
 
-impl Lane<'_> {
+impl PageLane<'_> {
     fn write<'a>(
         &self,
         timeline: &'a Timeline,
@@ -182,7 +179,7 @@ impl Lane<'_> {
     ) -> std::io::Result<()> {
         let mut events: Vec<Event<'a>> = events.collect();
         events.sort_by_key(|event| (event.record.start, event.record.end));
-        let mut columns = Columns::default();
+        let mut columns = PageColumns::default();
         let mut kernel: (Option<&str>, u16) = (None, 0);
         for event in &events {
             columns.add(event, lists, &mut kernel);
@@ -211,7 +208,7 @@ macro_rules! columns {
     };
 }
 
-impl Columns {
+impl PageColumns {
     fn write(&self, engine: Engine, out: &mut impl Write) -> std::io::Result<()> {
         columns!(
             out, self, start: "f64", duration: "f64", cycles: "u32", name: "u16", id: "u32", value: "f32", dtype: "u8",

@@ -5,7 +5,7 @@
 
 use super::key;
 use super::track::Lanes;
-use crate::events::{self, Event, Found, Full, Kind, chrome, open};
+use crate::events::{self, Event, FoundEvent, Full, Kind, chrome, open};
 use crate::tpu::loss::Losses;
 use crate::tpu::{Error, Result};
 use crate::writer::Packets;
@@ -14,24 +14,19 @@ use std::path::Path;
 
 /// A call on the host.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Slice {
-    /// Name of the function.
+pub struct HostSlice {
     pub name: String,
-    /// Category.
     pub category: String,
-    /// Start.
     pub start: i64,
-    /// End.
     pub end: i64,
     /// Whether the end is missing in the trace.
     pub is_incomplete: bool,
 }
 
-/// A host trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostTrace {
     /// Calls by start, outer calls first.
-    pub slices: Vec<Slice>,
+    pub slices: Vec<HostSlice>,
     /// Host time of the capture's zero, if known.
     pub zero_ns: Option<i64>,
 }
@@ -46,7 +41,7 @@ const FARTHEST_NS: i64 = 2_300_000_000_000_000_000;
 const MAX_CALLS: usize = 20_000_000;
 
 /// A call, or its start or end.
-struct Seen {
+struct SeenEvents {
     kind: Kind,
     track: u32,
     name: String,
@@ -83,7 +78,7 @@ fn gather(
     path: &Path,
     tail: (i64, Option<i64>),
     losses: &mut Losses,
-    read: impl FnOnce(&mut Take<'_>) -> std::result::Result<Found, events::Error>,
+    read: impl FnOnce(&mut Take<'_>) -> std::result::Result<FoundEvent, events::Error>,
 ) -> Result<HostTrace> {
     let mut seen = Vec::new();
     let mut far = 0_u64;
@@ -99,7 +94,7 @@ fn gather(
             return Err(Full(MAX_CALLS, "calls"));
         }
         let (name, category) = (event.name.into_owned(), event.category.into_owned());
-        seen.push(Seen { kind: event.kind, track: event.track, name, category, at_ns: event.at_ns });
+        seen.push(SeenEvents { kind: event.kind, track: event.track, name, category, at_ns: event.at_ns });
         Ok(())
     });
     let found = found.map_err(|error| refused(path, error))?;
@@ -112,7 +107,8 @@ fn gather(
     (0..far).for_each(|_| losses.skip(path, None, "an event at a time that cannot be shown".to_owned()));
     let slices = join(path, seen, &found, losses);
     let zero_ns = zero(&slices, tail);
-    let mut slices: Vec<Slice> = slices.into_iter().filter(|slice| !SWITCHES.contains(&slice.name.as_str())).collect();
+    let mut slices: Vec<HostSlice> =
+        slices.into_iter().filter(|slice| !SWITCHES.contains(&slice.name.as_str())).collect();
     if zero_ns.is_none() && !slices.is_empty() {
         losses.note("the host trace has no call of category `tpudnn`; records begin at its time zero");
     }
@@ -126,12 +122,12 @@ fn end_of(at_ns: i64, length_ns: i64) -> i64 {
 }
 
 /// Joins starts and ends to calls, in the order of the trace.
-fn join(path: &Path, seen: Vec<Seen>, found: &Found, losses: &mut Losses) -> Vec<Slice> {
+fn join(path: &Path, seen: Vec<SeenEvents>, found: &FoundEvent, losses: &mut Losses) -> Vec<HostSlice> {
     let ends =
         seen.iter().map(|one| if let Kind::Slice(length) = one.kind { end_of(one.at_ns, length) } else { one.at_ns });
     let latest = ends.fold(0, i64::max);
     let mut open: HashMap<u32, Vec<usize>> = HashMap::new();
-    let mut slices: Vec<Slice> = Vec::new();
+    let mut slices: Vec<HostSlice> = Vec::new();
     for one in seen {
         let end = match one.kind {
             Kind::End => {
@@ -153,7 +149,7 @@ fn join(path: &Path, seen: Vec<Seen>, found: &Found, losses: &mut Losses) -> Vec
                 None
             }
         };
-        slices.push(Slice {
+        slices.push(HostSlice {
             name: one.name,
             category: one.category,
             start: one.at_ns,
@@ -164,7 +160,7 @@ fn join(path: &Path, seen: Vec<Seen>, found: &Found, losses: &mut Losses) -> Vec
     slices
 }
 
-fn zero(slices: &[Slice], (tail_ns, tail_offset_ns): (i64, Option<i64>)) -> Option<i64> {
+fn zero(slices: &[HostSlice], (tail_ns, tail_offset_ns): (i64, Option<i64>)) -> Option<i64> {
     let library = || slices.iter().filter(|slice| slice.category == LIBRARY);
     let switched_off = library().filter(|slice| slice.name == "disable_profile").map(|slice| slice.end).max();
     match (switched_off, tail_offset_ns) {
@@ -175,10 +171,10 @@ fn zero(slices: &[Slice], (tail_ns, tail_offset_ns): (i64, Option<i64>)) -> Opti
 }
 
 /// Returns a lane for each call, such that calls in a lane are properly nested.
-pub fn lanes(slices: &[&Slice]) -> Vec<u8> {
+pub fn lanes(slices: &[&HostSlice]) -> Vec<u8> {
     const MAX_LANES: usize = 64;
     let mut stacks: Vec<Vec<i64>> = Vec::new();
-    let choose = |slice: &&Slice| {
+    let choose = |slice: &&HostSlice| {
         for stack in &mut stacks {
             while stack.last().is_some_and(|end| *end <= slice.start) {
                 stack.pop();
@@ -196,7 +192,7 @@ pub fn lanes(slices: &[&Slice]) -> Vec<u8> {
 }
 
 /// Writes calls to their lanes.
-pub fn write(packets: &mut Packets, lanes: &Lanes, slices: &[&Slice], places: &[u8], offset_ns: i64) {
+pub fn write(packets: &mut Packets, lanes: &Lanes, slices: &[&HostSlice], places: &[u8], offset_ns: i64) {
     for (slice, place) in slices.iter().zip(places) {
         let span = (slice.start + offset_ns, slice.end + offset_ns);
         packets.slice(lanes.track(*place), span, &slice.category, &slice.name, |annotations| {

@@ -10,22 +10,15 @@ use crate::tpu::record::Origin;
 use crate::writer::Packets;
 use std::collections::{BTreeSet, HashMap};
 
-/// A kernel call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call<'a> {
-    /// Name of the kernel.
     pub function: &'a str,
-    /// Number of the call.
     pub scope: Option<u32>,
-    /// Batches of the call.
     pub batches: BTreeSet<u32>,
     /// Origins of its commands: TDI, RVT, DES.
     pub modes: [bool; 3],
-    /// Start of the first record.
     pub start: i64,
-    /// End of the last record.
     pub end: i64,
-    /// Number of records.
     pub count: usize,
 }
 
@@ -96,7 +89,6 @@ impl Call<'_> {
     }
 }
 
-/// Writes calls to their lanes.
 pub fn write(packets: &mut Packets, lanes: &track::Lanes, calls: &[Call<'_>], offset_ns: i64) {
     let places = track::lanes(calls.iter().map(|call| (call.start, call.end)));
     for (index, call) in calls.iter().enumerate() {

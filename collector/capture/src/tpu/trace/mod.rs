@@ -26,9 +26,8 @@ use track::{Lanes, Tracks};
 const PIECE: usize = 1 << 14;
 const HELD: usize = 16;
 
-/// Writes the trace.
 pub fn write(timeline: &Timeline, host: Option<&HostTrace>, path: &Path) -> Result<()> {
-    let plan = Plan::of(timeline, host);
+    let plan = TracePlan::of(timeline, host);
     output::write(path, |file| in_order(plan.pieces.len(), |index| plan.make(index), file))
 }
 
@@ -43,19 +42,19 @@ fn in_order(count: usize, make: impl Fn(usize) -> Vec<u8> + Sync, out: &mut impl
 
 /// Chronological order and lanes of a stream's records, if they are not trivial.
 #[derive(Default)]
-struct Order {
+struct TraceOrder {
     order: Option<Vec<u32>>,
     lanes: Option<Vec<u8>>,
 }
 
-impl Order {
-    fn of(stream: &Stream) -> Order {
+impl TraceOrder {
+    fn of(stream: &Stream) -> TraceOrder {
         let records = &stream.records;
         let order = track::order(records);
         let place = |index: usize| order.as_ref().map_or(index, |order| order[index] as usize);
         let spans = (0..records.len()).map(|index| (records[place(index)].start, records[place(index)].end));
         let lanes = track::lanes(spans);
-        Order { order, lanes }
+        TraceOrder { order, lanes }
     }
 
     fn width(&self) -> usize {
@@ -71,7 +70,7 @@ impl Order {
     }
 }
 
-enum Piece {
+enum TracePiece {
     Tracks,
     Total,
     Core { core: usize, slot: usize, range: Range<usize> },
@@ -80,37 +79,38 @@ enum Piece {
     Host { library: bool },
 }
 
-struct Plan<'a> {
+struct TracePlan<'a> {
     timeline: &'a Timeline,
     host: Option<&'a HostTrace>,
     tracks: Tracks,
-    orders: Vec<[Order; 3]>,
+    orders: Vec<[TraceOrder; 3]>,
     kernels: Vec<Vec<Call<'a>>>,
     host_lanes: [(Lanes, Vec<u8>); 2],
-    pieces: Vec<Piece>,
+    pieces: Vec<TracePiece>,
     offset_ns: i64,
     host_offset_ns: i64,
 }
 
-impl<'a> Plan<'a> {
-    fn of(timeline: &'a Timeline, host: Option<&'a HostTrace>) -> Plan<'a> {
+impl<'a> TracePlan<'a> {
+    fn of(timeline: &'a Timeline, host: Option<&'a HostTrace>) -> TracePlan<'a> {
         let mut tracks = track::of(timeline);
         let cores = &timeline.cores;
-        let orders: Vec<[Order; 3]> = cores.par_iter().map(|core| core.streams.each_ref().map(Order::of)).collect();
+        let orders: Vec<[TraceOrder; 3]> =
+            cores.par_iter().map(|core| core.streams.each_ref().map(TraceOrder::of)).collect();
         let calls = |core| kernel::calls(ENGINES.into_iter().flat_map(|engine| timeline.core_events(core, engine)));
         let kernels: Vec<Vec<Call<'_>>> = cores.par_iter().map(calls).collect();
-        let mut pieces = vec![Piece::Tracks, Piece::Total];
+        let mut pieces = vec![TracePiece::Tracks, TracePiece::Total];
         let mut core_tracks = std::mem::take(&mut tracks.cores);
         for (core, own) in core_tracks.iter_mut().enumerate() {
             widen_for_calls(&mut tracks, &mut own.kernels, &kernels[core]);
-            pieces.push(Piece::CoreKernels(core));
+            pieces.push(TracePiece::CoreKernels(core));
             for (slot, order) in orders[core].iter().enumerate() {
                 let records = timeline.cores[core].streams[slot].records.len();
                 if order.width() > 1 {
                     tracks.widen(&mut own.engines[slot], order.width());
                 }
                 let starts = (0..records).step_by(PIECE);
-                pieces.extend(starts.map(|start| Piece::Core {
+                pieces.extend(starts.map(|start| TracePiece::Core {
                     core,
                     slot,
                     range: start..(start + PIECE).min(records),
@@ -119,31 +119,31 @@ impl<'a> Plan<'a> {
         }
         tracks.cores = core_tracks;
         widen_ports(&mut tracks, timeline);
-        pieces.extend((0..timeline.ports.len()).filter(|port| tracks.ports[*port].is_some()).map(Piece::Port));
+        pieces.extend((0..timeline.ports.len()).filter(|port| tracks.ports[*port].is_some()).map(TracePiece::Port));
         let host_lanes = host_lanes(&mut tracks, host);
         if host.is_some_and(|host| !host.slices.is_empty()) {
-            pieces.extend([Piece::Host { library: false }, Piece::Host { library: true }]);
+            pieces.extend([TracePiece::Host { library: false }, TracePiece::Host { library: true }]);
         }
         // Shifts everything such that no time is negative.
         let zero = host.and_then(|host| host.zero_ns).unwrap_or(0);
         let first_host = host.and_then(|host| host.slices.first()).map_or(0, |slice| slice.start);
         let back = -zero.min(first_host).min(0);
         let (offset_ns, host_offset_ns) = (zero + back, back);
-        Plan { timeline, host, tracks, orders, kernels, host_lanes, pieces, offset_ns, host_offset_ns }
+        TracePlan { timeline, host, tracks, orders, kernels, host_lanes, pieces, offset_ns, host_offset_ns }
     }
 
     fn make(&self, index: usize) -> Vec<u8> {
         let mut packets = Packets::new(&key::KEYS);
         match &self.pieces[index] {
-            Piece::Tracks => return writer::descriptors(&self.tracks.list),
-            Piece::Total => self.total(&mut packets),
-            Piece::Core { core, slot, range } => self.core(&mut packets, *core, *slot, range.clone()),
-            Piece::CoreKernels(core) => {
+            TracePiece::Tracks => return writer::descriptors(&self.tracks.list),
+            TracePiece::Total => self.total(&mut packets),
+            TracePiece::Core { core, slot, range } => self.core(&mut packets, *core, *slot, range.clone()),
+            TracePiece::CoreKernels(core) => {
                 let lanes = &self.tracks.cores[*core].kernels;
                 kernel::write(&mut packets, lanes, &self.kernels[*core], self.offset_ns);
             }
-            Piece::Port(port) => self.port(&mut packets, *port),
-            Piece::Host { library } => {
+            TracePiece::Port(port) => self.port(&mut packets, *port),
+            TracePiece::Host { library } => {
                 let (lanes, places) = &self.host_lanes[usize::from(*library)];
                 let slices = host_slices(self.host, *library);
                 host::write(&mut packets, lanes, &slices, places, self.host_offset_ns);
@@ -176,7 +176,7 @@ impl<'a> Plan<'a> {
         let port = &self.timeline.ports[port];
         let calls = kernel::calls(self.timeline.port_events(port));
         kernel::write(packets, &tracks.kernels, &calls, self.offset_ns);
-        for way in [Way::Other, Way::Sends, Way::Receives] {
+        for way in [TraceWay::Other, TraceWay::Sends, TraceWay::Receives] {
             let events = way.events(self.timeline, port);
             let lanes = track::lanes(events.iter().map(|event| (event.record.start, event.record.end)));
             for (place, event) in events.iter().enumerate() {
@@ -234,7 +234,7 @@ fn widen_ports(tracks: &mut Tracks, timeline: &Timeline) {
     for (own, port) in all.iter_mut().zip(&timeline.ports) {
         let Some(own) = own else { continue };
         widen_for_calls(tracks, &mut own.kernels, &kernel::calls(timeline.port_events(port)));
-        for way in [Way::Other, Way::Sends, Way::Receives] {
+        for way in [TraceWay::Other, TraceWay::Sends, TraceWay::Receives] {
             let events = way.events(timeline, port);
             if let Some(lanes) = track::lanes(events.iter().map(|event| (event.record.start, event.record.end))) {
                 tracks.widen(way.tracks_mut(own), usize::from(lanes.into_iter().max().unwrap_or(0)) + 1);
@@ -245,23 +245,23 @@ fn widen_ports(tracks: &mut Tracks, timeline: &Timeline) {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum TraceWay {
     Other,
     Sends,
     Receives,
 }
 
-impl Way {
-    fn of(name: &str) -> Way {
+impl TraceWay {
+    fn of(name: &str) -> TraceWay {
         match name {
-            "send" | "sys_msg_tx_send" | "sys_msg_tx_wait" | "tcp_send" => Way::Sends,
-            "receive" | "sys_msg_rx_send" | "sys_msg_rx_wait" | "tcp_receive" | "read" => Way::Receives,
-            _ => Way::Other,
+            "send" | "sys_msg_tx_send" | "sys_msg_tx_wait" | "tcp_send" => TraceWay::Sends,
+            "receive" | "sys_msg_rx_send" | "sys_msg_rx_wait" | "tcp_receive" | "read" => TraceWay::Receives,
+            _ => TraceWay::Other,
         }
     }
 
     fn events<'a>(self, timeline: &'a Timeline, port: &'a super::cdma::Port) -> Vec<Event<'a>> {
-        let own = timeline.port_events(port).filter(|event| Way::of(event.names().name) == self);
+        let own = timeline.port_events(port).filter(|event| TraceWay::of(event.names().name) == self);
         let mut events: Vec<Event<'a>> = own.collect();
         events.sort_by_key(|event| (event.record.start, event.record.end));
         events
@@ -269,22 +269,22 @@ impl Way {
 
     fn tracks(self, tracks: &track::PortTracks) -> &Lanes {
         match self {
-            Way::Other => &tracks.other,
-            Way::Sends => &tracks.sends,
-            Way::Receives => &tracks.receives,
+            TraceWay::Other => &tracks.other,
+            TraceWay::Sends => &tracks.sends,
+            TraceWay::Receives => &tracks.receives,
         }
     }
 
     fn tracks_mut(self, tracks: &mut track::PortTracks) -> &mut Lanes {
         match self {
-            Way::Other => &mut tracks.other,
-            Way::Sends => &mut tracks.sends,
-            Way::Receives => &mut tracks.receives,
+            TraceWay::Other => &mut tracks.other,
+            TraceWay::Sends => &mut tracks.sends,
+            TraceWay::Receives => &mut tracks.receives,
         }
     }
 }
 
-fn host_slices(host: Option<&HostTrace>, library: bool) -> Vec<&host::Slice> {
+fn host_slices(host: Option<&HostTrace>, library: bool) -> Vec<&host::HostSlice> {
     let all = host.map_or(&[][..], |host| &host.slices);
     all.iter().filter(|slice| (slice.category == host::LIBRARY) == library).collect()
 }

@@ -3,48 +3,39 @@
 use crate::tpu::chip::Engine;
 use crate::tpu::record::Record;
 use crate::tpu::timeline::Timeline;
-use crate::writer::{Sort, Track};
+use crate::writer::{Sort, WrittenTrack};
 
 /// Maximum number of lanes. Further slices share the last one.
 const MAX_LANES: usize = 64;
 
-/// Tracks of a core.
 #[derive(Clone, Debug, Default)]
 pub struct CoreTracks {
-    /// Kernel calls.
     pub kernels: Lanes,
     /// TIU, GDMA and SDMA.
     pub engines: [Lanes; 3],
     /// Utilisation of the tensor unit.
     pub utilisation: usize,
-    /// Bandwidth of GDMA.
     pub bandwidth: usize,
 }
 
-/// Tracks of a port.
 #[derive(Clone, Debug, Default)]
 pub struct PortTracks {
-    /// Kernel calls.
     pub kernels: Lanes,
     /// Records other than sends and receives.
     pub other: Lanes,
-    /// Sends.
     pub sends: Lanes,
-    /// Receives.
     pub receives: Lanes,
 }
 
 /// A track with additional lanes for overlapping slices.
 #[derive(Clone, Debug, Default)]
 pub struct Lanes {
-    /// Index of the first track.
     pub first: usize,
     /// Indices of the additional tracks.
     pub more: Vec<usize>,
 }
 
 impl Lanes {
-    /// Returns the track of a lane.
     pub fn track(&self, lane: u8) -> usize {
         match lane {
             0 => self.first,
@@ -53,12 +44,10 @@ impl Lanes {
     }
 }
 
-/// All tracks.
 #[derive(Clone, Debug, Default)]
 pub struct Tracks {
     /// Tracks in order of definition.
-    pub list: Vec<Track>,
-    /// Tracks by core.
+    pub list: Vec<WrittenTrack>,
     pub cores: Vec<CoreTracks>,
     /// Tracks by index of the port; `None` for ports without records.
     pub ports: Vec<Option<PortTracks>>,
@@ -67,9 +56,8 @@ pub struct Tracks {
 }
 
 impl Tracks {
-    /// Adds a track.
     pub fn add(&mut self, name: impl Into<String>, parent: Option<usize>, rank: Option<i64>) -> usize {
-        self.list.push(Track { name: name.into(), parent, rank, ..Track::default() });
+        self.list.push(WrittenTrack { name: name.into(), parent, rank, ..WrittenTrack::default() });
         self.list.len() - 1
     }
 

@@ -1,47 +1,38 @@
 //! Input types of the trace writers.
 
-use super::Track;
+use super::WrittenTrack;
 
 /// A slice to be written. Names are interned by address, so they must live as long as the writer.
 #[derive(Clone, Copy, Debug)]
-pub struct Shown<'a, 'b> {
-    /// Index of the track.
+pub struct ShownSlice<'a, 'b> {
     pub track: usize,
-    /// Start time.
     pub start_ns: i64,
     /// End time; `None` for an event without duration.
     pub end_ns: Option<i64>,
-    /// Name.
     pub name: &'a str,
     /// Category; empty if there is none.
     pub category: &'a str,
     /// Arrows through this slice.
     pub flows: &'b [(u64, Role)],
     /// Arguments by index of the key.
-    pub arguments: &'b [(usize, Argument<'b>)],
+    pub arguments: &'b [(usize, ShownArgument<'b>)],
 }
 
 /// Role of a slice in an arrow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Start of the arrow.
     Start,
     /// Intermediate point.
     Step,
-    /// End of the arrow.
     End,
 }
 
-/// Value of an argument.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Argument<'a> {
-    /// Integer.
+pub enum ShownArgument<'a> {
     Whole(i64),
     /// Floating-point number.
     Real(f64),
-    /// Text.
     Text(&'a str),
-    /// JSON text.
     Json(&'a str),
 }
 
@@ -49,8 +40,7 @@ pub enum Argument<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Heading<'a> {
     /// Tracks; parents precede their children.
-    pub tracks: &'a [Track],
-    /// Names of arguments.
+    pub tracks: &'a [WrittenTrack],
     pub keys: &'a [&'a str],
     /// Members of the outermost object as names and JSON values, for formats that have one.
     pub members: &'a [(String, String)],
