@@ -7,23 +7,22 @@ use crate::core::Core;
 /// A block of registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[allow(missing_docs)]
-pub enum Block {
+pub enum BusBlock {
     Fetch,
     Load,
     Compute,
     Store,
 }
 
-impl Block {
+impl BusBlock {
     /// All blocks in the order of their addresses.
-    pub const ALL: [Block; 4] = [Block::Fetch, Block::Load, Block::Compute, Block::Store];
+    pub const ALL: [BusBlock; 4] = [BusBlock::Fetch, BusBlock::Load, BusBlock::Compute, BusBlock::Store];
 }
 
 /// Offsets and values of registers.
 pub mod registers {
     /// Distance between two blocks.
     pub const BLOCK_BYTES: u64 = 0x1000;
-    /// Control register of a block.
     pub const CONTROL: u32 = 0x00;
     /// Fetch block: number of instructions.
     pub const COUNT: u32 = 0x10;
@@ -49,10 +48,8 @@ pub mod registers {
 
 /// Registers, memory, clock and fabric of a board.
 pub trait Bus {
-    /// Writes a register.
-    fn write(&mut self, block: Block, register: u32, value: u32);
-    /// Reads a register.
-    fn read(&mut self, block: Block, register: u32) -> u32;
+    fn write(&mut self, block: BusBlock, register: u32, value: u32);
+    fn read(&mut self, block: BusBlock, register: u32) -> u32;
     /// Returns the size of the contiguous memory.
     fn bytes(&self) -> u64;
     /// Returns the physical address of the memory.
@@ -79,23 +76,23 @@ pub enum LaunchError {
 
 /// Runs `count` instructions from an address. Returns the nanoseconds from the first register write to the end.
 pub fn launch(bus: &mut dyn Bus, address: u32, count: u32, limit_ns: u64) -> Result<u64, LaunchError> {
-    bus.write(Block::Compute, registers::NOT_DONE, 0);
+    bus.write(BusBlock::Compute, registers::NOT_DONE, 0);
     if is_done(bus) {
         return Err(LaunchError::StaleDone);
     }
     let begin = bus.now_ns();
     for (block, register, value) in [
-        (Block::Fetch, registers::COUNT, count),
-        (Block::Fetch, registers::INSTRUCTIONS, address),
-        (Block::Load, registers::BASE, 0),
-        (Block::Load, registers::WEIGHTS, 0),
-        (Block::Compute, registers::MICRO_OPS, 0),
-        (Block::Compute, registers::SUMS, 0),
-        (Block::Store, registers::BASE, 0),
-        (Block::Fetch, registers::CONTROL, registers::START),
-        (Block::Load, registers::CONTROL, registers::RESTART),
-        (Block::Compute, registers::CONTROL, registers::RESTART),
-        (Block::Store, registers::CONTROL, registers::RESTART),
+        (BusBlock::Fetch, registers::COUNT, count),
+        (BusBlock::Fetch, registers::INSTRUCTIONS, address),
+        (BusBlock::Load, registers::BASE, 0),
+        (BusBlock::Load, registers::WEIGHTS, 0),
+        (BusBlock::Compute, registers::MICRO_OPS, 0),
+        (BusBlock::Compute, registers::SUMS, 0),
+        (BusBlock::Store, registers::BASE, 0),
+        (BusBlock::Fetch, registers::CONTROL, registers::START),
+        (BusBlock::Load, registers::CONTROL, registers::RESTART),
+        (BusBlock::Compute, registers::CONTROL, registers::RESTART),
+        (BusBlock::Store, registers::CONTROL, registers::RESTART),
     ] {
         bus.write(block, register, value);
     }
@@ -112,5 +109,5 @@ pub fn launch(bus: &mut dyn Bus, address: u32, count: u32, limit_ns: u64) -> Res
 }
 
 fn is_done(bus: &mut dyn Bus) -> bool {
-    bus.read(Block::Compute, registers::DONE) & 1 == 1
+    bus.read(BusBlock::Compute, registers::DONE) & 1 == 1
 }

@@ -41,12 +41,9 @@ pub struct CoreError(pub String, pub String);
 
 /// A board with cores that fit it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Board {
-    /// Name of the board.
+pub struct FabricBoard {
     pub name: &'static str,
-    /// Name of the chip.
     pub chip: &'static str,
-    /// Clock of the core in MHz.
     pub clock_mhz: u32,
     /// Width of the memory port in bits.
     pub port_bits: u32,
@@ -58,9 +55,8 @@ pub struct Board {
     pub registers: u64,
 }
 
-/// Returns all boards.
-pub fn boards() -> &'static [Board] {
-    const ZYNQ: Board = Board {
+pub fn boards() -> &'static [FabricBoard] {
+    const ZYNQ: FabricBoard = FabricBoard {
         name: "pynq-z1",
         chip: "xc7z020",
         clock_mhz: 100,
@@ -69,7 +65,7 @@ pub fn boards() -> &'static [Board] {
         timing: "pynq-hls-100",
         registers: 0x43C0_0000,
     };
-    const ULTRASCALE: Board = Board {
+    const ULTRASCALE: FabricBoard = FabricBoard {
         name: "ultra96",
         chip: "xczu3eg",
         clock_mhz: 333,
@@ -78,7 +74,12 @@ pub fn boards() -> &'static [Board] {
         timing: "ultra96-hls-333",
         registers: 0xA000_0000,
     };
-    &[ZYNQ, Board { name: "pynq-z2", ..ZYNQ }, ULTRASCALE, Board { name: "zcu104", chip: "xczu7ev", ..ULTRASCALE }]
+    &[
+        ZYNQ,
+        FabricBoard { name: "pynq-z2", ..ZYNQ },
+        ULTRASCALE,
+        FabricBoard { name: "zcu104", chip: "xczu7ev", ..ULTRASCALE },
+    ]
 }
 
 impl Core {

@@ -36,7 +36,7 @@ pub fn in_core_form(task: &Task) -> Result<Task, CpuReason> {
         Op::Dense(_) | Op::QDense(_) => (Op::Dense(Dense {}), true),
         op => (op.clone(), false),
     };
-    let mut form = Form { parameters: Vec::new(), steps: Vec::new() };
+    let mut form = LayerForm { parameters: Vec::new(), steps: Vec::new() };
     let operands = anchor.inputs.iter().map(|operand| {
         let parameter = parameter(task, *operand)?;
         Ok(form.parameter(parameter, if is_sum { DType::I8 } else { DType::I32 }))
@@ -88,12 +88,12 @@ pub fn in_core_form(task: &Task) -> Result<Task, CpuReason> {
     Ok(task)
 }
 
-struct Form {
+struct LayerForm {
     parameters: Vec<Parameter>,
     steps: Vec<Step>,
 }
 
-impl Form {
+impl LayerForm {
     fn parameter(&mut self, like: &Parameter, dtype: DType) -> Operand {
         let ty = TensorType { dtype, shape: like.ty.shape.clone() };
         self.parameters.push(Parameter { ty, is_constant: like.is_constant });

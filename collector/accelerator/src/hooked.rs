@@ -1,18 +1,18 @@
 //! A simulated bus with hooks for tests, such as a core that hangs.
 
-use crate::bus::{Block, Bus};
+use crate::bus::{Bus, BusBlock};
 use crate::core::Core;
 use crate::simulated::SimulatedBus;
 
 /// Hooks on the accesses to a simulated bus.
 pub trait Hooks {
     /// Returns whether a register write reaches the bus.
-    fn on_write(&mut self, _block: Block, _register: u32, _value: u32) -> bool {
+    fn on_write(&mut self, _block: BusBlock, _register: u32, _value: u32) -> bool {
         true
     }
 
     /// Called before a register is read.
-    fn on_read(&mut self, _block: Block, _register: u32) {}
+    fn on_read(&mut self, _block: BusBlock, _register: u32) {}
 
     /// Called with bytes that were read from memory, which it may change.
     fn on_get(&mut self, _bytes: &mut [u8]) {}
@@ -20,20 +20,18 @@ pub trait Hooks {
 
 /// A simulated bus with hooks.
 pub struct HookedBus<H> {
-    /// Bus behind the hooks.
     pub bus: SimulatedBus,
-    /// Hooks.
     pub hooks: H,
 }
 
 impl<H: Hooks> Bus for HookedBus<H> {
-    fn write(&mut self, block: Block, register: u32, value: u32) {
+    fn write(&mut self, block: BusBlock, register: u32, value: u32) {
         if self.hooks.on_write(block, register, value) {
             self.bus.write(block, register, value);
         }
     }
 
-    fn read(&mut self, block: Block, register: u32) -> u32 {
+    fn read(&mut self, block: BusBlock, register: u32) -> u32 {
         self.hooks.on_read(block, register);
         self.bus.read(block, register)
     }

@@ -6,7 +6,7 @@ use crate::program::{ALIGNMENT, Program, Role};
 
 /// Memory content for a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Image {
+pub struct CoreImage {
     /// Operands and micro-operations with their offsets in the program's memory.
     pub parts: Vec<(u64, Vec<u8>)>,
     /// Encoded instructions with absolute addresses. They may be placed anywhere.
@@ -27,9 +27,9 @@ pub enum ImageError {
     Layout(#[from] LayoutError),
 }
 
-impl Image {
+impl CoreImage {
     /// Creates the image of a program whose memory begins at the given address.
-    pub fn new(program: &Program, operands: &[&[u8]], address: u64) -> Result<Image, ImageError> {
+    pub fn new(program: &Program, operands: &[&[u8]], address: u64) -> Result<CoreImage, ImageError> {
         let wanted = program.layer.operands();
         if wanted.len() != operands.len() {
             return Err(ImageError::Operands { wanted: wanted.len(), given: operands.len() });
@@ -44,7 +44,7 @@ impl Image {
             let packed = pack(&program.core, &program.layer, operand, bytes)?;
             parts.extend(program.region(Role::Operand(place)).map(|region| (region.begin, packed)));
         }
-        Ok(Image { parts, instructions: relocated(program, address)? })
+        Ok(CoreImage { parts, instructions: relocated(program, address)? })
     }
 }
 

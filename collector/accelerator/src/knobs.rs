@@ -23,7 +23,6 @@ pub struct Knobs {
 }
 
 impl Knobs {
-    /// Names of the knobs, in order.
     pub const NAMES: [&str; 7] = ["tile_b", "tile_h", "tile_w", "tile_ci", "tile_co", "oc_nthread", "h_nthread"];
 
     /// Smallest value of every knob.

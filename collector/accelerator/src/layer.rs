@@ -8,19 +8,14 @@ use serde::{Deserialize, Serialize};
 /// A layer on 8-bit data. Its operands are the data, the weights if any, and the operands of post-processing in order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Layer {
-    /// Kind of reduction.
     pub kind: Kind,
     /// External layout of operands and result.
     pub tensors: Tensors,
     /// Number of images; for matrices, rows per element.
     pub images: u32,
-    /// Input channels.
     pub channels_in: u32,
-    /// Height of an image.
     pub height: u32,
-    /// Width of an image.
     pub width: u32,
-    /// Output channels.
     pub channels_out: u32,
     /// Height and width of the window.
     pub kernel: [u32; 2],
@@ -49,16 +44,12 @@ pub enum Tensors {
     /// Images, channels, rows, columns.
     Images,
     /// Rows of channels. Adjacent rows become images at the same position.
-    Matrix {
-        /// Number of rows.
-        rows: u32,
-    },
+    Matrix { rows: u32 },
 }
 
 /// Post-processing of a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Post {
-    /// Operation with an immediate.
     Immediate(AluOp, i16),
     /// Operation with a 32-bit value per channel.
     PerChannel(AluOp),
@@ -73,7 +64,6 @@ pub enum Operand {
     Data,
     /// 8-bit weights.
     Weights,
-    /// One value per channel.
     PerChannel,
     /// One value per element of the result.
     Tensor,

@@ -2,7 +2,7 @@
 //!
 //! A [`Layer`] describes the computation and [`Knobs`] its tiling. [`generate`] compiles them to a [`Program`]: 128-bit
 //! instructions for three concurrent modules that synchronise by tokens. [`check`] rejects programs that would fail on
-//! hardware, [`Machine`] executes them bit-exactly, and [`simulate`] counts their cycles. An [`Image`] is a program's
+//! hardware, [`FunctionalMachine`] executes them bit-exactly, and [`simulate`] counts their cycles. An [`CoreImage`] is a program's
 //! memory content for a board, and [`launch`] runs it by the registers of a [`Bus`]; [`SimulatedBus`] replaces a board.
 //! This crate measures nothing: all times are cycle counts of a model whose parameters have a name and a provenance.
 //!
@@ -34,16 +34,16 @@ mod simulated;
 mod stream;
 mod timing;
 
-pub use bus::{Block, Bus, LaunchError, launch, registers};
+pub use bus::{Bus, BusBlock, LaunchError, launch, registers};
 pub use check::{CheckError, check};
-pub use core::{Board, Buffer, Core, CoreError, boards};
+pub use core::{Buffer, Core, CoreError, FabricBoard, boards};
 pub use cuts::{choices, default_knobs};
 pub use fit::{Misfit, fits};
 pub use form::{CpuReason, in_core_form, layer_of};
-pub use functional::{FunctionalError, Machine, Totals};
+pub use functional::{FunctionalError, FunctionalMachine, Totals};
 pub use generate::generate;
 pub use hooked::{HookedBus, Hooks};
-pub use image::{Image, ImageError, result, result_place};
+pub use image::{CoreImage, ImageError, result, result_place};
 pub use instruction::{
     Alu, AluOp, DecodeError, Instruction, Memory, MicroOp, Multiply, Pads, Steps, Tokens, decode, encode,
 };
@@ -54,4 +54,6 @@ pub use program::{Program, Region, Role};
 pub use scales::{Folded, fold_scales};
 pub use simulated::SimulatedBus;
 pub use stream::{INSTRUCTION_BYTES, StreamError, check_places, read_stream};
-pub use timing::{Bound, Lane, Span, Timed, Timing, TimingError, TimingSet, simulate, simulate_with, timing_sets};
+pub use timing::{
+    Bound, ModuleSpan, TimedProgram, Timing, TimingError, TimingLane, TimingSet, simulate, simulate_with, timing_sets,
+};

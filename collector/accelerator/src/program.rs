@@ -10,11 +10,8 @@ pub(crate) const ALIGNMENT: u64 = 4096;
 /// Everything that a run needs except operands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Program {
-    /// Core that the program runs on.
     pub core: Core,
-    /// Layer that the program computes.
     pub layer: Layer,
-    /// Encoded instructions.
     pub instructions: Vec<[u64; 2]>,
     /// Encoded micro-operations.
     pub micro_ops: Vec<u32>,
@@ -25,29 +22,22 @@ pub struct Program {
 /// A region of the memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
-    /// Content of the region.
     pub role: Role,
     /// Buffer of the core that the region is loaded to or stored from.
     pub buffer: Buffer,
-    /// Offset of the region.
     pub begin: u64,
-    /// Size of the region.
     pub bytes: u64,
 }
 
 /// Content of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Role {
-    /// Operand with this index.
     Operand(usize),
-    /// Micro-operations.
     MicroOps,
-    /// Result.
     Result,
 }
 
 impl Program {
-    /// Returns the region with a role.
     pub fn region(&self, role: Role) -> Option<&Region> {
         self.regions.iter().find(|region| region.role == role)
     }
@@ -62,7 +52,6 @@ impl Program {
         self.micro_ops.iter().flat_map(|bits| bits.to_le_bytes()).collect()
     }
 
-    /// Returns the instructions as bytes.
     pub fn instruction_bytes(&self) -> Vec<u8> {
         self.instructions.iter().flatten().flat_map(|half| half.to_le_bytes()).collect()
     }

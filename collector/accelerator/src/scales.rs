@@ -27,7 +27,7 @@ const SUM_MAX: f64 = 2_147_483_647.0;
 /// Maximum shift, below the width of a sum.
 const SHIFT_MAX: f64 = 30.0;
 
-struct Parts<'a> {
+struct QuantisedParts<'a> {
     x_zero: f64,
     op: Op,
     weights: &'a [f64],
@@ -90,7 +90,7 @@ fn sum(left: &[f64], right: &[f64]) -> Vec<f64> {
 }
 
 /// Builds the task in the core's form: sums, addition, shifts, clipping, truncation.
-fn core_task(task: &Task, parts: &Parts<'_>, added: &[i64], shifts: &[i64]) -> Task {
+fn core_task(task: &Task, parts: &QuantisedParts<'_>, added: &[i64], shifts: &[i64]) -> Task {
     let own = |place: Operand| match place {
         Operand::Parameter(place) => task.parameters[place].ty.clone(),
         Operand::Step(_) => unreachable!("the parts were looked at"),
@@ -118,7 +118,7 @@ fn core_task(task: &Task, parts: &Parts<'_>, added: &[i64], shifts: &[i64]) -> T
 }
 
 /// Decomposes a quantised layer. Any other task must run on the CPU.
-fn parts<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<Parts<'a>, CpuReason> {
+fn parts<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<QuantisedParts<'a>, CpuReason> {
     let numbers = |operand: &Operand| match operand {
         Operand::Parameter(place) => constants.get(*place).and_then(Option::as_ref).map(Vec::as_slice),
         Operand::Step(_) => None,
@@ -158,7 +158,7 @@ fn parts<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<Parts<'a>
     };
     match numbers(&last.inputs[1]) {
         Some(multipliers) if !multipliers.is_empty() => {
-            Ok(Parts { x_zero: x_zero as f64, op, weights, bias, multipliers, zero, low, high })
+            Ok(QuantisedParts { x_zero: x_zero as f64, op, weights, bias, multipliers, zero, low, high })
         }
         _ => cpu("its scales are no constants"),
     }
@@ -167,11 +167,10 @@ fn parts<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<Parts<'a>
 /// Contribution of the data's zero point to sums.
 enum Correction {
     PerChannel(Vec<f64>),
-    /// Values of one image.
     PerElement(Vec<f64>),
 }
 
-impl Parts<'_> {
+impl QuantisedParts<'_> {
     fn channels(&self, task: &Task) -> Result<usize, CpuReason> {
         let extents = task.steps[0].output.extents().unwrap_or_default();
         let place = if matches!(self.op, Op::Conv(_)) { 1 } else { extents.len().saturating_sub(1) };

@@ -2,7 +2,7 @@
 //!
 //! The clock advances with every read of it. It carries no information about speed and only makes waits end.
 
-use crate::bus::{Block, Bus, registers};
+use crate::bus::{Bus, BusBlock, registers};
 use crate::core::Core;
 use crate::functional::{Place, execute};
 use crate::stream::{INSTRUCTION_BYTES, read_stream};
@@ -18,7 +18,7 @@ pub struct SimulatedBus {
     core: Core,
     memory: Vec<u8>,
     address: u64,
-    values: BTreeMap<(Block, u32), u32>,
+    values: BTreeMap<(BusBlock, u32), u32>,
     is_done: bool,
     now_ns: u64,
     runs: u64,
@@ -31,18 +31,18 @@ impl SimulatedBus {
         SimulatedBus { core, memory, address, values, is_done: false, now_ns: 0, runs: 0 }
     }
 
-    fn value(&self, block: Block, register: u32) -> u32 {
+    fn value(&self, block: BusBlock, register: u32) -> u32 {
         self.values.get(&(block, register)).copied().unwrap_or(0)
     }
 
     fn is_started(&self) -> bool {
-        Block::ALL.into_iter().all(|block| self.value(block, registers::CONTROL) & registers::START != 0)
+        BusBlock::ALL.into_iter().all(|block| self.value(block, registers::CONTROL) & registers::START != 0)
     }
 
     /// Runs the program. Programs that deadlock or leave their memory never finish.
     fn compute(&mut self) -> Option<()> {
-        let count = u64::from(self.value(Block::Fetch, registers::COUNT));
-        let at = u64::from(self.value(Block::Fetch, registers::INSTRUCTIONS)).checked_sub(self.address)?;
+        let count = u64::from(self.value(BusBlock::Fetch, registers::COUNT));
+        let at = u64::from(self.value(BusBlock::Fetch, registers::INSTRUCTIONS)).checked_sub(self.address)?;
         let place = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let bytes = self.memory.get(place(at)..place(at + count * INSTRUCTION_BYTES))?;
         let instructions = read_stream(&self.core, bytes).ok()?;
@@ -53,21 +53,21 @@ impl SimulatedBus {
 }
 
 impl Bus for SimulatedBus {
-    fn write(&mut self, block: Block, register: u32, value: u32) {
+    fn write(&mut self, block: BusBlock, register: u32, value: u32) {
         self.values.insert((block, register), value);
-        if (block, register) == (Block::Compute, registers::NOT_DONE) {
+        if (block, register) == (BusBlock::Compute, registers::NOT_DONE) {
             self.is_done = value & 1 == 1;
         }
         if register == registers::CONTROL && self.is_started() {
             self.is_done = self.compute().is_some();
             // The fetch block starts once; the other blocks restart automatically.
-            self.values.remove(&(Block::Fetch, registers::CONTROL));
+            self.values.remove(&(BusBlock::Fetch, registers::CONTROL));
         }
     }
 
-    fn read(&mut self, block: Block, register: u32) -> u32 {
+    fn read(&mut self, block: BusBlock, register: u32) -> u32 {
         match (block, register) {
-            (Block::Compute, registers::DONE) => u32::from(self.is_done),
+            (BusBlock::Compute, registers::DONE) => u32::from(self.is_done),
             _ => self.value(block, register),
         }
     }

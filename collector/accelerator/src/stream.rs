@@ -5,7 +5,6 @@ use crate::core::{Buffer, Core};
 use crate::instruction::{DecodeError, Instruction, Memory, decode};
 use std::ops::Range;
 
-/// Size of an instruction in bytes.
 pub const INSTRUCTION_BYTES: u64 = 16;
 
 /// Why instructions must not be run.

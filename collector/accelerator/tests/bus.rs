@@ -4,7 +4,7 @@
 mod common;
 
 use accelerator::{
-    Block, Bus, Core, HookedBus, Hooks, Image, ImageError, LaunchError, Program, SimulatedBus, StreamError,
+    Bus, BusBlock, Core, CoreImage, HookedBus, Hooks, ImageError, LaunchError, Program, SimulatedBus, StreamError,
     check_places, default_knobs, generate, launch, layer_of, read_stream, registers, result, result_place,
 };
 use common::{random, values};
@@ -16,18 +16,18 @@ const ADDRESS: u64 = 0x1000_0000;
 
 /// Hooks that record register writes and can simulate a core that never finishes.
 struct Noted {
-    written: Vec<(Block, u32, u32)>,
+    written: Vec<(BusBlock, u32, u32)>,
     ends: bool,
 }
 
 impl Hooks for Noted {
-    fn on_write(&mut self, block: Block, register: u32, value: u32) -> bool {
+    fn on_write(&mut self, block: BusBlock, register: u32, value: u32) -> bool {
         self.written.push((block, register, value));
-        self.ends || block != Block::Store
+        self.ends || block != BusBlock::Store
     }
 
-    fn on_read(&mut self, block: Block, register: u32) {
-        assert_eq!((block, register), (Block::Compute, registers::DONE));
+    fn on_read(&mut self, block: BusBlock, register: u32) {
+        assert_eq!((block, register), (BusBlock::Compute, registers::DONE));
     }
 }
 
@@ -46,7 +46,7 @@ fn noted(program: &Program) -> HookedBus<Noted> {
     HookedBus { bus, hooks: Noted { written: Vec::new(), ends: true } }
 }
 
-fn run(bus: &mut dyn Bus, program: &Program, image: &Image) -> Result<(Vec<u8>, u64), LaunchError> {
+fn run(bus: &mut dyn Bus, program: &Program, image: &CoreImage) -> Result<(Vec<u8>, u64), LaunchError> {
     let begin = program.memory_bytes().next_multiple_of(4096);
     image.parts.iter().for_each(|(at, bytes)| bus.put(*at, bytes));
     bus.put(begin, &image.instructions);
@@ -60,23 +60,23 @@ fn run(bus: &mut dyn Bus, program: &Program, image: &Image) -> Result<(Vec<u8>, 
 #[test]
 fn registers_are_written_in_order_and_the_result_is_right_every_time() {
     with_program(|program, operands, wanted| {
-        let image = Image::new(program, operands, ADDRESS).unwrap();
+        let image = CoreImage::new(program, operands, ADDRESS).unwrap();
         let mut bus = noted(program);
         let (found, taken) = run(&mut bus, program, &image).unwrap();
         assert_eq!(found, wanted);
         assert!(taken > 0);
         let written = &bus.hooks.written;
-        let controls: Vec<(Block, u32)> =
+        let controls: Vec<(BusBlock, u32)> =
             written.iter().filter(|w| w.1 == registers::CONTROL).map(|w| (w.0, w.2)).collect();
         let (once, again) = (registers::START, registers::RESTART);
         assert_eq!(
             controls,
-            [(Block::Fetch, once), (Block::Load, again), (Block::Compute, again), (Block::Store, again)]
+            [(BusBlock::Fetch, once), (BusBlock::Load, again), (BusBlock::Compute, again), (BusBlock::Store, again)]
         );
         let first = written.iter().position(|w| w.1 == registers::CONTROL).unwrap();
-        let bases = written[1..first].iter().filter(|w| w.0 != Block::Fetch);
+        let bases = written[1..first].iter().filter(|w| w.0 != BusBlock::Fetch);
         assert_eq!(bases.map(|w| w.2).collect::<Vec<_>>(), [0; 5], "all bases are zero before anything begins");
-        assert_eq!(written[0], (Block::Compute, registers::NOT_DONE, 0));
+        assert_eq!(written[0], (BusBlock::Compute, registers::NOT_DONE, 0));
         assert_eq!(run(&mut bus, program, &image).unwrap().0, wanted, "an end of before is none of the next");
     });
 }
@@ -84,7 +84,7 @@ fn registers_are_written_in_order_and_the_result_is_right_every_time() {
 #[test]
 fn a_core_that_hangs_or_lies_is_an_error() {
     with_program(|program, operands, _| {
-        let image = Image::new(program, operands, ADDRESS).unwrap();
+        let image = CoreImage::new(program, operands, ADDRESS).unwrap();
         let mut bus = noted(program);
         bus.hooks.ends = false;
         assert_eq!(run(&mut bus, program, &image), Err(LaunchError::TimedOut(50_000)));
@@ -92,12 +92,12 @@ fn a_core_that_hangs_or_lies_is_an_error() {
         let last = endless.instructions.len() - 16;
         endless.instructions[last..].fill(0);
         assert_eq!(run(&mut noted(program), program, &endless), Err(LaunchError::TimedOut(50_000)));
-        let elsewhere = Image::new(program, operands, ADDRESS + 4096 * 1024).unwrap();
+        let elsewhere = CoreImage::new(program, operands, ADDRESS + 4096 * 1024).unwrap();
         assert_eq!(run(&mut noted(program), program, &elsewhere), Err(LaunchError::TimedOut(50_000)));
-        let error = Image::new(program, &operands[1..], ADDRESS).unwrap_err();
+        let error = CoreImage::new(program, &operands[1..], ADDRESS).unwrap_err();
         assert!(matches!(error, ImageError::Operands { wanted: 3, given: 2 }), "{error}");
         for address in [ADDRESS + 64, (1 << 32) - 4096, u64::MAX - 4095] {
-            assert_eq!(Image::new(program, operands, address), Err(ImageError::Address(address)));
+            assert_eq!(CoreImage::new(program, operands, address), Err(ImageError::Address(address)));
         }
     });
 }
@@ -105,7 +105,7 @@ fn a_core_that_hangs_or_lies_is_an_error() {
 #[test]
 fn damaged_instructions_end_without_a_panic_and_leave_other_memory_alone() {
     with_program(|program, operands, _| {
-        let image = Image::new(program, operands, ADDRESS).unwrap();
+        let image = CoreImage::new(program, operands, ADDRESS).unwrap();
         let own = ADDRESS..ADDRESS + program.memory_bytes();
         let mut random = random(7);
         let moves: Vec<usize> = (0..program.instructions.len())
@@ -132,7 +132,7 @@ fn damaged_instructions_end_without_a_panic_and_leave_other_memory_alone() {
 fn instructions_go_to_no_memory_but_their_own() {
     with_program(|program, operands, _| {
         let core = &program.core;
-        let image = Image::new(program, operands, ADDRESS).unwrap();
+        let image = CoreImage::new(program, operands, ADDRESS).unwrap();
         let stream = read_stream(core, &image.instructions).unwrap();
         let own = ADDRESS..ADDRESS + program.memory_bytes();
         let check = |stream: &[accelerator::Instruction], end: u64| {

@@ -3,7 +3,7 @@
 #[allow(dead_code)]
 mod common;
 
-use accelerator::{Core, Machine, check, default_knobs, fold_scales, generate, layer_of};
+use accelerator::{Core, FunctionalMachine, check, default_knobs, fold_scales, generate, layer_of};
 use models::{DType, Task};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -50,7 +50,7 @@ fn computed(task: &Task, values: &[Tensor]) -> (Tensor, Vec<u8>) {
     let (core, layer) = (Core::named("1x16").expect("a core"), layer_of(&folded.task).expect("a layer"));
     let program = generate(&core, &layer, &default_knobs(&core, &layer).expect("a cut")).expect("a program");
     check(&program).expect("a right program");
-    (wanted, Machine::compute(&program, &operands, 3).expect("it ends").0)
+    (wanted, FunctionalMachine::compute(&program, &operands, 3).expect("it ends").0)
 }
 
 #[test]

@@ -3,7 +3,9 @@
 #[allow(dead_code)]
 mod common;
 
-use accelerator::{Core, Instruction, Machine, Program, check, decode, default_knobs, encode, generate, layer_of};
+use accelerator::{
+    Core, FunctionalMachine, Instruction, Program, check, decode, default_knobs, encode, generate, layer_of,
+};
 use common::{random, values};
 use models::Task;
 use reference::Tensor;
@@ -15,7 +17,9 @@ const LAYER: &str = r#"conv(i8[1,32,6,6], const i8[32,32,3,3]) strides=[1,1] pad
 /// Returns whether the check, the machine or a comparison in some order detects the damage.
 fn is_noticed(program: &Program, operands: &[&[u8]], wanted: &[u8]) -> bool {
     check(program).is_err()
-        || (0..4).any(|order| !matches!(Machine::compute(program, operands, order), Ok((bytes, _)) if bytes == wanted))
+        || (0..4).any(
+            |order| !matches!(FunctionalMachine::compute(program, operands, order), Ok((bytes, _)) if bytes == wanted),
+        )
 }
 
 #[test]
@@ -78,10 +82,10 @@ fn a_wrong_stream_never_panics() {
             wrong.instructions[place][random.random_range(0..2)] ^= 1 << random.random_range(0..64);
         }
         if check(&wrong).is_ok() {
-            let machine = Machine::new(&wrong).map(|mut machine| machine.run(1));
+            let machine = FunctionalMachine::new(&wrong).map(|mut machine| machine.run(1));
             assert!(matches!(machine, Ok(Ok(_))), "{machine:?}");
             assert!(accelerator::simulate(&wrong, &timing).is_ok());
-        } else if let Ok(mut machine) = Machine::new(&wrong) {
+        } else if let Ok(mut machine) = FunctionalMachine::new(&wrong) {
             let _ = machine.run(1);
         }
     }

@@ -4,7 +4,7 @@
 use crate::registration::Registration;
 use nix::libc::POLLRDHUP;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use remote::handshake::{self, Key, Verdict};
+use remote::handshake::{self, HandshakeVerdict, Key};
 use remote::{RemoteError, Waiting};
 use std::collections::VecDeque;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -103,15 +103,15 @@ impl Admission {
         let answered = handshake::answer(verdict, &self.key, &mut waiting);
         match verdict {
             // If the reply does not arrive, the session notices that its client has gone.
-            Verdict::Taken => Ok(Some(key)),
-            Verdict::Duplicate => answered.map(|()| None),
-            Verdict::Mismatch => Err(RemoteError::Refused("its key is wrong".to_owned())),
+            HandshakeVerdict::Taken => Ok(Some(key)),
+            HandshakeVerdict::Duplicate => answered.map(|()| None),
+            HandshakeVerdict::Mismatch => Err(RemoteError::Refused("its key is wrong".to_owned())),
         }
     }
 
     /// Admits a client with the right key if the board is free. With a tracker the right key is the offered match key,
     /// which is valid for one session.
-    fn admit(&self, key: &Key, client: &Arc<Client>) -> Verdict {
+    fn admit(&self, key: &Key, client: &Arc<Client>) -> HandshakeVerdict {
         let mut occupancy = self.occupancy();
         let offered = self.registration.as_ref().map(|_| occupancy.match_key.as_deref().unwrap_or_default());
         let expected = offered.unwrap_or(&self.key);
@@ -120,15 +120,15 @@ impl Admission {
         // An agent without its own key accepts any key.
         let is_ours = expected.is_empty() && offered.is_none() || is_same(expected, &key.name) && !expected.is_empty();
         if !knows || !is_ours {
-            return Verdict::Mismatch;
+            return HandshakeVerdict::Mismatch;
         }
         if occupancy.holder.as_ref().is_some_and(|holder| !has_hung_up(&holder.stream)) {
-            return Verdict::Duplicate;
+            return HandshakeVerdict::Duplicate;
         }
         occupancy.holder = Some(Arc::clone(client));
         // The next session gets a new key.
         occupancy.match_key = None;
-        Verdict::Taken
+        HandshakeVerdict::Taken
     }
 }
 

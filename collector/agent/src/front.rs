@@ -46,13 +46,11 @@ pub struct Options {
     pub key: String,
     /// Secret that clients must send.
     pub secret: Option<String>,
-    /// Tracker to register with.
     pub tracker: Option<Address>,
     /// Maximum duration of a session, whatever its client requests.
     pub session: Duration,
     /// Limit of a session's tensor memory.
     pub memory_bytes: usize,
-    /// Fabric to serve.
     pub fabric: Option<FabricKind>,
     /// Whether the agent runs on an emulator.
     pub is_emulated: bool,
@@ -65,8 +63,7 @@ pub struct Options {
 #[allow(missing_docs)]
 pub enum ServeError {
     #[error(
-        "whoever reaches {0} could run code on this machine; give `--secret-file FILE`, or listen on 127.0.0.1 and bring \
-         clients there through a tunnel, as `ssh -L 9090:127.0.0.1:9090 BOARD` does"
+        "any client that reaches {0} could run code on this machine; give `--secret-file FILE`, or listen on 127.0.0.1 and connect clients through a tunnel such as `ssh -L 9090:127.0.0.1:9090 BOARD`"
     )]
     Open(IpAddr),
     #[error("cannot listen on {0}: {1}")]
@@ -109,18 +106,18 @@ pub fn serve(listener: TcpListener, options: &Options, tell: fn(String)) -> Resu
         admission.release(&client);
         let address = client.address;
         match end {
-            Ok(End::Fine) => {}
-            Ok(End::Leaving) => {
+            Ok(SessionEnd::Fine) => {}
+            Ok(SessionEnd::Leaving) => {
                 tell(format!("{address} asked the agent to end"));
                 return Ok(());
             }
-            Ok(End::Bad(end)) => tell(format!("session of {address}: {end}")),
+            Ok(SessionEnd::Bad(end)) => tell(format!("session of {address}: {end}")),
             Err(error) => tell(format!("session of {address} could not begin: {error}")),
         }
     }
 }
 
-enum End {
+enum SessionEnd {
     Fine,
     Leaving,
     Bad(String),
@@ -128,7 +125,12 @@ enum End {
 
 /// Runs a session. A board's core may outlive its session and the next session must know: folders with the mark are
 /// kept until the next session's folder has it.
-fn attend(stream: &TcpStream, options: &Options, key: &Key, marked: &mut Vec<MarkedFolder>) -> std::io::Result<End> {
+fn attend(
+    stream: &TcpStream,
+    options: &Options,
+    key: &Key,
+    marked: &mut Vec<MarkedFolder>,
+) -> std::io::Result<SessionEnd> {
     let folder = SessionFolder::new()?;
     if !marked.is_empty() {
         std::fs::write(folder.path().join(CORE_AT_WORK), "")?;
@@ -140,7 +142,7 @@ fn attend(stream: &TcpStream, options: &Options, key: &Key, marked: &mut Vec<Mar
     end
 }
 
-fn run(stream: &TcpStream, options: &Options, key: &Key, folder: &Path) -> std::io::Result<End> {
+fn run(stream: &TcpStream, options: &Options, key: &Key, folder: &Path) -> std::io::Result<SessionEnd> {
     let mut child = match start(stream, options, folder) {
         Ok(child) => child,
         Err(error) => {
@@ -151,7 +153,7 @@ fn run(stream: &TcpStream, options: &Options, key: &Key, folder: &Path) -> std::
     };
     let limit = key.timeout.map_or(options.session, |wanted| wanted.min(options.session));
     let (said, end) = match wait(&mut child, stream, limit)? {
-        How::Left => return Ok(End::Bad("ended, since its client had gone".to_owned())),
+        How::Left => return Ok(SessionEnd::Bad("ended, since its client had gone".to_owned())),
         How::By(status) => match status.signal() {
             Some(number) if number == Signal::SIGALRM as i32 => {
                 let end = "a request took longer than its client's limit";
@@ -161,8 +163,8 @@ fn run(stream: &TcpStream, options: &Options, key: &Key, folder: &Path) -> std::
                 let name = Signal::try_from(number).map_or("an unknown signal", Signal::as_str);
                 (format!("RPCError: the session crashed with {name} ({number})"), format!("crashed with {name}"))
             }
-            None if status.success() => return Ok(End::Fine),
-            None if status.code() == Some(LEAVING.into()) => return Ok(End::Leaving),
+            None if status.success() => return Ok(SessionEnd::Fine),
+            None if status.code() == Some(LEAVING.into()) => return Ok(SessionEnd::Leaving),
             None => ("RPCError: the session ended with an error".to_owned(), format!("ended with {status}")),
         },
         How::Late => {
@@ -174,7 +176,7 @@ fn run(stream: &TcpStream, options: &Options, key: &Key, folder: &Path) -> std::
     // A client that waits for a reply receives the reason. A client that has gone receives nothing.
     let mut waiting = Waiting::new(stream.try_clone()?, FAREWELL);
     let _ = Packet::exception(said).send(&mut waiting);
-    Ok(End::Bad(end))
+    Ok(SessionEnd::Bad(end))
 }
 
 fn start(stream: &TcpStream, options: &Options, folder: &Path) -> std::io::Result<Child> {

@@ -95,8 +95,7 @@ fn serve(options: &Options) -> Result<(), String> {
     say(&format!("listening on {address}"));
     if !options.bind.is_loopback() {
         warn(&format!(
-            "note: {address} is open to the network: the secret is sent as it is, and whoever knows it can run code here; \
-             where others listen, use a tunnel"
+            "note: {address} is open to the network: the secret is sent unencrypted, and any client that knows it can run code here; use a tunnel in untrusted networks"
         ));
     }
     front::serve(listener, options, |news| warn(&news)).map_err(|error| error.to_string())

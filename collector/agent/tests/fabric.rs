@@ -5,14 +5,14 @@
 mod common;
 
 use accelerator::{
-    Core, Image, Instruction, Knobs, Memory, Multiply, Pads, Program, Steps, Tokens, default_knobs, encode, generate,
-    layer_of, result, result_place,
+    Core, CoreImage, Instruction, Knobs, Memory, Multiply, Pads, Program, Steps, Tokens, default_knobs, encode,
+    generate, layer_of, result, result_place,
 };
 use common::Agent;
 use models::Task;
 use nix::sys::signal::{Signal, kill};
 use reference::Tensor;
-use remote::fabric::{ADDRESS, ALLOCATE, FREE, Fabric, FabricKind, INFO, PROGRAM, READ, RUN, Ran, Status, WRITE};
+use remote::fabric::{ADDRESS, ALLOCATE, FREE, Fabric, FabricKind, FabricStatus, INFO, PROGRAM, READ, RUN, Ran, WRITE};
 use remote::wire::Value;
 use remote::{RemoteError, Session};
 use std::process::Command;
@@ -82,7 +82,7 @@ fn upload(session: &mut Session, program: &Program, inputs: &[Tensor]) -> (i64, 
     let memory = number(session, ALLOCATE, &[program.memory_bytes() as i64]);
     let address = number(session, ADDRESS, &[memory]) as u64;
     let operands: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
-    let image = Image::new(program, &operands, address).expect("an image");
+    let image = CoreImage::new(program, &operands, address).expect("an image");
     for (at, bytes) in &image.parts {
         write(session, memory, *at, bytes);
     }
@@ -109,7 +109,7 @@ fn layers_are_right_in_every_byte_and_again() {
         for _ in 0..2 {
             write(&mut session, memory, at, &vec![0x55; bytes as usize]);
             let ended = ran(&mut session, instructions, layer.instructions.len());
-            assert_eq!(ended.0, Status::Done);
+            assert_eq!(ended.0, FabricStatus::Done);
             let packed = read(&mut session, memory, at, bytes);
             assert_eq!(result(&layer, &packed).expect("a result"), wanted.bytes(), "{core} {text}");
         }
@@ -160,7 +160,7 @@ fn wrong_requests_are_refused_and_the_session_goes_on() {
     assert!(refusal(&mut session, FREE, &[memory]).contains("no block"));
     assert!(refusal(&mut session, RUN, &[instructions, count, 1000]).contains("which are not its own"));
     let again = upload(&mut session, &layer, &inputs);
-    assert_eq!(ran(&mut session, again.1, layer.instructions.len()).0, Status::Done);
+    assert_eq!(ran(&mut session, again.1, layer.instructions.len()).0, FabricStatus::Done);
     for _ in 0..1023 {
         if session.call_named(ALLOCATE, vec![Value::Int(1)]).is_err() {
             break;
@@ -193,13 +193,13 @@ fn a_core_without_an_end_takes_nothing_until_another_bitstream() {
     let stream: Vec<u8> = stream.iter().flat_map(|one| encode(&core, one)).flat_map(u64::to_le_bytes).collect();
     let handle = number(&mut session, ALLOCATE, &[stream.len() as i64]);
     write(&mut session, handle, 0, &stream);
-    assert_eq!(ran(&mut session, handle, 2), Ran(Status::TimedOut, 1e6));
+    assert_eq!(ran(&mut session, handle, 2), Ran(FabricStatus::TimedOut, 1e6));
     program(&mut session, "1x16");
     assert!(refusal(&mut session, RUN, &[handle, 2, 1000]).contains("had no end before"));
     program(&mut session, "1x16_i8w8a32_15_15_18_17.bin");
     let (layer, inputs, _) = made(DENSE, "1x16");
     let (_, instructions) = upload(&mut session, &layer, &inputs);
-    assert_eq!(ran(&mut session, instructions, layer.instructions.len()).0, Status::Done);
+    assert_eq!(ran(&mut session, instructions, layer.instructions.len()).0, FabricStatus::Done);
 }
 
 #[test]

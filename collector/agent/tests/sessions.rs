@@ -9,7 +9,7 @@ mod common;
 use common::{Agent, LONG, kernel, kernels, load};
 use measure::counters::CounterRequest;
 use measure::{Measurement, Method, Plan};
-use remote::agent::{HOST, MEASURE, Order, Told};
+use remote::agent::{AgentDescription, HOST, MEASURE, Order};
 use remote::handshake::Key;
 use remote::packet::Packet;
 use remote::wire::{DataType, Tensor, Value};
@@ -140,7 +140,7 @@ fn bad_requests_are_refused_and_the_session_goes_on() {
     assert!(refusal(session.call(12345, vec![])).contains("no function"));
     assert_eq!(session.function("no such function"), Ok(None));
     let Ok(Value::Text(told)) = session.call_named(HOST, vec![]) else { panic!("the agent says nothing of itself") };
-    let told: Told = serde_json::from_str(&told).expect("JSON");
+    let told: AgentDescription = serde_json::from_str(&told).expect("JSON");
     assert_eq!((told.facts.architecture.as_str(), told.emulated), (std::env::consts::ARCH, None));
 }
 
@@ -159,7 +159,7 @@ fn keys_secrets_and_versions_are_compared() {
     }
     let mut session = open("board", Some("sesame")).expect("both are right");
     let Ok(Value::Text(told)) = session.call_named(HOST, vec![]) else { panic!("the agent says nothing of itself") };
-    assert!(serde_json::from_str::<Told>(&told).expect("JSON").emulated.is_some());
+    assert!(serde_json::from_str::<AgentDescription>(&told).expect("JSON").emulated.is_some());
     drop(session);
 
     let mut waiting = connect(&agent.address, LONG).expect("it listens");
@@ -218,7 +218,7 @@ fn strangers_and_the_frozen_cost_no_more_than_their_deadline() {
     assert!(open(&drips).is_err());
     let announces = stranger(|stream| {
         let mut waiting = Waiting::new(stream.try_clone().expect("a copy"), LONG);
-        remote::handshake::answer(remote::handshake::Verdict::Taken, "x", &mut waiting).expect("sent");
+        remote::handshake::answer(remote::handshake::HandshakeVerdict::Taken, "x", &mut waiting).expect("sent");
         stream.write_all(&u64::MAX.to_le_bytes()).expect("sent");
     });
     assert!(matches!(open(&announces), Err(RemoteError::Malformed(_))));

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::Duration;
-use worker::{Limits, Supervisor, WorkerSpec};
+use worker::{ProcessLimits, Supervisor, WorkerSpec};
 
 /// Timeout of a batch. A batch takes far less unless the machine is overloaded.
 const DEADLINE: Duration = Duration::from_secs(900);
@@ -20,7 +20,7 @@ impl Breeder {
     pub fn new(program: &Path, start_deadline: Duration, memory_bytes: u64) -> Breeder {
         let mut spec = WorkerSpec::new(program, &["breed"]);
         spec.start_deadline = start_deadline;
-        spec.limits = Limits { memory_bytes: Some(memory_bytes), ..Limits::default() };
+        spec.limits = ProcessLimits { memory_bytes: Some(memory_bytes), ..ProcessLimits::default() };
         Breeder(Rc::new(RefCell::new(Supervisor::new(spec))))
     }
 

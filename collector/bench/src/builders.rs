@@ -19,7 +19,7 @@ pub enum Build {
 
 /// A queue of build jobs and the processes that do them. Results come in the order of the requests.
 pub struct Builders {
-    seats: Vec<Seat>,
+    seats: Vec<BuilderSlot>,
     deadline: Duration,
     queue: VecDeque<(u64, BuildJob)>,
     ended: BTreeMap<u64, Build>,
@@ -29,7 +29,7 @@ pub struct Builders {
 }
 
 /// A builder process and its current job.
-struct Seat {
+struct BuilderSlot {
     supervisor: Supervisor<BuildJob, BuildReply>,
     cpu: Option<usize>,
     number: Option<u64>,
@@ -43,7 +43,7 @@ impl Builders {
             let cpu = (!cpus.is_empty()).then(|| cpus[cpus.len() - 1 - place % cpus.len()]);
             let mut spec = spec.clone();
             spec.limits.cpus = cpu.map(|cpu| vec![cpu]);
-            Seat { supervisor: Supervisor::new(spec), cpu, number: None }
+            BuilderSlot { supervisor: Supervisor::new(spec), cpu, number: None }
         });
         Builders {
             seats: seats.collect(),
@@ -93,7 +93,7 @@ impl Builders {
     /// Waits until no build occupies the CPUs of a run, without starting new ones.
     pub fn leave(&mut self, run_cpus: &[usize]) {
         loop {
-            let in_the_way = |seat: &Seat| seat.cpu.is_none_or(|cpu| run_cpus.contains(&cpu));
+            let in_the_way = |seat: &BuilderSlot| seat.cpu.is_none_or(|cpu| run_cpus.contains(&cpu));
             let waiting: Vec<_> =
                 self.seats.iter().map(|seat| seat.supervisor.waiting().filter(|_| in_the_way(seat))).collect();
             let Some(place) = wait_any(&waiting) else { return };

@@ -1,6 +1,6 @@
 //! The interface through which code is built and run.
 //!
-//! A caller submits [`Work`] to a [`Bench`] and receives [`Done`] in an order that the bench chooses. [`Workers`] use
+//! A caller submits [`BenchWork`] to a [`Bench`] and receives [`Done`] in an order that the bench chooses. [`Workers`] use
 //! this machine, [`Boards`] use remote devices. [`Prebuilt`] and [`Remembering`] wrap another bench and supply known
 //! builds. A [`Simulator`] models a core of a board; a [`FabricBoard`] runs on such a core.
 
@@ -35,7 +35,7 @@ pub type Versions = BTreeMap<String, String>;
 
 /// A work item; runs have a deadline.
 #[derive(Clone, Debug)]
-pub enum Work {
+pub enum BenchWork {
     Build(BuildJob),
     Run(RunJob, Duration),
     Library(LibraryJob, Duration),
@@ -53,7 +53,6 @@ pub enum Done {
 #[derive(Debug)]
 pub struct Ran {
     pub began: SystemTime,
-    /// Reply, or the fault of the runner.
     pub reply: Result<RunReply, Fault>,
 }
 
@@ -73,7 +72,7 @@ pub trait Bench {
     /// Returns the versions for a capability, or why it is missing.
     fn capability(&mut self, of: Ability) -> Result<Versions, Fault>;
 
-    fn submit(&mut self, ticket: Ticket, work: Work);
+    fn submit(&mut self, ticket: Ticket, work: BenchWork);
 
     /// Waits for the next result. Calls `goes_on` before starting anything. Returns None if `goes_on` returns false or
     /// nothing is in progress.
@@ -96,7 +95,7 @@ pub trait Bench {
     /// so there may be fewer results than jobs.
     fn build_while(&mut self, jobs: &[BuildJob], goes_on: &mut dyn FnMut() -> bool) -> Vec<Build> {
         for (ticket, job) in (0..).zip(jobs) {
-            self.submit(ticket, Work::Build(job.clone()));
+            self.submit(ticket, BenchWork::Build(job.clone()));
         }
         let mut builds = BTreeMap::new();
         while let Some((ticket, Done::Built(build))) = self.next(&mut || true) {
@@ -111,22 +110,22 @@ pub trait Bench {
 
     /// Runs compiled code; nothing else may be in progress.
     fn run(&mut self, job: &RunJob, deadline: Duration) -> Result<RunReply, Fault> {
-        only(self, Work::Run(job.clone(), deadline))
+        only(self, BenchWork::Run(job.clone(), deadline))
     }
 
     /// Runs an operator through a library; nothing else may be in progress.
     fn run_library(&mut self, job: &LibraryJob, deadline: Duration) -> Result<RunReply, Fault> {
-        only(self, Work::Library(job.clone(), deadline))
+        only(self, BenchWork::Library(job.clone(), deadline))
     }
 
     /// Runs a whole model; nothing else may be in progress.
     fn run_network(&mut self, job: &NetworkJob, deadline: Duration) -> Result<RunReply, Fault> {
-        only(self, Work::Network(job.clone(), deadline))
+        only(self, BenchWork::Network(job.clone(), deadline))
     }
 
     /// Runs several operators concurrently; nothing else may be in progress.
     fn run_together(&mut self, job: TogetherJob, deadline: Duration) -> Ran {
-        ran(self, Work::Together(job, deadline))
+        ran(self, BenchWork::Together(job, deadline))
     }
 }
 
@@ -135,7 +134,7 @@ impl<B: Bench + ?Sized> Bench for &mut B {
         (**self).capability(of)
     }
 
-    fn submit(&mut self, ticket: Ticket, work: Work) {
+    fn submit(&mut self, ticket: Ticket, work: BenchWork) {
         (**self).submit(ticket, work);
     }
 
@@ -148,11 +147,11 @@ impl<B: Bench + ?Sized> Bench for &mut B {
     }
 }
 
-fn only<At: Bench + ?Sized>(bench: &mut At, work: Work) -> Result<RunReply, Fault> {
+fn only<At: Bench + ?Sized>(bench: &mut At, work: BenchWork) -> Result<RunReply, Fault> {
     ran(bench, work).reply
 }
 
-fn ran<At: Bench + ?Sized>(bench: &mut At, work: Work) -> Ran {
+fn ran<At: Bench + ?Sized>(bench: &mut At, work: BenchWork) -> Ran {
     bench.submit(0, work);
     match bench.next(&mut || true) {
         Some((_, Done::Ran(ran))) => ran,

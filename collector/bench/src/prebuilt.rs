@@ -1,6 +1,6 @@
 //! A bench with known builds, in front of a bench that does everything else.
 
-use crate::{Ability, Bench, Build, Done, Ticket, Versions, Work};
+use crate::{Ability, Bench, BenchWork, Build, Done, Ticket, Versions};
 use job::BuildJob;
 use std::collections::VecDeque;
 use worker::Fault;
@@ -24,10 +24,10 @@ impl<B: Bench, Known: FnMut(&BuildJob) -> Option<Build>> Bench for Prebuilt<B, K
         self.bench.capability(of)
     }
 
-    fn submit(&mut self, ticket: Ticket, work: Work) {
+    fn submit(&mut self, ticket: Ticket, work: BenchWork) {
         let known = match &work {
-            Work::Build(job) => (self.known)(job),
-            Work::Run(..) | Work::Library(..) | Work::Network(..) | Work::Together(..) => None,
+            BenchWork::Build(job) => (self.known)(job),
+            BenchWork::Run(..) | BenchWork::Library(..) | BenchWork::Network(..) | BenchWork::Together(..) => None,
         };
         match known {
             Some(build) => self.done.push_back((ticket, build)),

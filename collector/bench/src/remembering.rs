@@ -1,6 +1,6 @@
 //! A cache of builds for callers that request the same code repeatedly.
 
-use crate::{Ability, Bench, Build, Done, Ticket, Versions, Work};
+use crate::{Ability, Bench, BenchWork, Build, Done, Ticket, Versions};
 use job::BuildJob;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use worker::Fault;
@@ -54,8 +54,8 @@ impl Bench for Remembering<'_> {
         self.bench.capability(of)
     }
 
-    fn submit(&mut self, ticket: Ticket, work: Work) {
-        if let Work::Build(job) = &work {
+    fn submit(&mut self, ticket: Ticket, work: BenchWork) {
+        if let BenchWork::Build(job) = &work {
             if let Some(build) = self.known.get(job) {
                 self.done.push_back((ticket, build.clone()));
                 return;

@@ -1,8 +1,8 @@
 //! A bench that computes a core's programs bit by bit and times them by a model. Its replies are
 //! [`RunReply::Simulated`] and never count as measurements.
 
-use crate::{Ability, Bench, Build, Done, Ran, Ticket, Versions, Work};
-use accelerator::{Core, Machine, Program, Timing, check, generate, layer_of, simulate};
+use crate::{Ability, Bench, BenchWork, Build, Done, Ran, Ticket, Versions};
+use accelerator::{Core, FunctionalMachine, Program, Timing, check, generate, layer_of, simulate};
 use job::space::{Schedule, core_knobs};
 use job::{Artifact, BuildJob, Check, RunJob, RunReply, Simulated};
 use models::Task;
@@ -15,18 +15,18 @@ use worker::Fault;
 /// A simulated core with its timing model.
 pub struct Simulator {
     fabric: Fabric,
-    queue: VecDeque<(Ticket, Work)>,
+    queue: VecDeque<(Ticket, BenchWork)>,
     /// Cache of the last task's inputs and reference result, because schedules of a task are consecutive.
-    known: Option<Known>,
+    known: Option<KnownTask>,
 }
 
-pub(crate) struct Prepared<'a> {
+pub(crate) struct PreparedLayer<'a> {
     pub program: Program,
     pub operands: Vec<&'a [u8]>,
     pub wanted: &'a [u8],
 }
 
-struct Known {
+struct KnownTask {
     task: String,
     seed: u64,
     inputs: Vec<Tensor>,
@@ -48,7 +48,7 @@ impl Simulator {
 
     fn simulated(&mut self, job: &RunJob) -> Result<Simulated, String> {
         let prepared = self.prepared(job)?;
-        let computed = Machine::compute(&prepared.program, &prepared.operands, job.seed);
+        let computed = FunctionalMachine::compute(&prepared.program, &prepared.operands, job.seed);
         let (bytes, totals) = computed.map_err(|error| error.to_string())?;
         let check = compared(&bytes, prepared.wanted);
         let program = prepared.program;
@@ -64,20 +64,20 @@ impl Simulator {
     }
 
     /// Decodes the program of a job and prepares its operands and reference result.
-    pub(crate) fn prepared(&mut self, job: &RunJob) -> Result<Prepared<'_>, String> {
+    pub(crate) fn prepared(&mut self, job: &RunJob) -> Result<PreparedLayer<'_>, String> {
         let program = postcard::from_bytes(&job.object).map_err(|error| format!("its code is none: {error}"))?;
         let known = self.known(job)?;
         let operands = known.inputs.iter().map(Tensor::bytes).collect();
-        Ok(Prepared { program, operands, wanted: known.result.bytes() })
+        Ok(PreparedLayer { program, operands, wanted: known.result.bytes() })
     }
 
-    fn known(&mut self, job: &RunJob) -> Result<&Known, String> {
-        let is_known = |known: &Known| known.task == job.task && known.seed == job.seed;
+    fn known(&mut self, job: &RunJob) -> Result<&KnownTask, String> {
+        let is_known = |known: &KnownTask| known.task == job.task && known.seed == job.seed;
         if !self.known.as_ref().is_some_and(is_known) {
             let task: Task = serde_json::from_str(&job.task).map_err(|error| error.to_string())?;
             let inputs = random_inputs(&task, job.seed).map_err(|error| error.to_string())?;
             let result = evaluate(&task, &inputs).map_err(|error| error.to_string())?;
-            self.known = Some(Known { task: job.task.clone(), seed: job.seed, inputs, result });
+            self.known = Some(KnownTask { task: job.task.clone(), seed: job.seed, inputs, result });
         }
         self.known.as_ref().ok_or_else(|| "nothing is known of the task".to_owned())
     }
@@ -167,7 +167,7 @@ impl Bench for Simulator {
         }
     }
 
-    fn submit(&mut self, ticket: Ticket, work: Work) {
+    fn submit(&mut self, ticket: Ticket, work: BenchWork) {
         self.queue.push_back((ticket, work));
     }
 
@@ -178,9 +178,9 @@ impl Bench for Simulator {
         let (ticket, work) = self.queue.pop_front()?;
         let began = SystemTime::now();
         let done = match work {
-            Work::Build(job) => Done::Built(build(&self.fabric.core(), &job)),
-            Work::Run(job, _) => Done::Ran(Ran { began, reply: Ok(self.run(&job)) }),
-            Work::Library(..) | Work::Network(..) | Work::Together(..) => {
+            BenchWork::Build(job) => Done::Built(build(&self.fabric.core(), &job)),
+            BenchWork::Run(job, _) => Done::Ran(Ran { began, reply: Ok(self.run(&job)) }),
+            BenchWork::Library(..) | BenchWork::Network(..) | BenchWork::Together(..) => {
                 let why = "a simulated core runs operators of its own alone".to_owned();
                 Done::Ran(Ran { began, reply: Ok(RunReply::Unsupported(why)) })
             }

@@ -5,7 +5,7 @@
 //! build, because builders pause meanwhile. `docs/performance.md` has the effect of the overlap on times.
 
 use crate::builders::Builders;
-use crate::{Ability, Bench, Done, Ran, Ticket, Versions, Work};
+use crate::{Ability, Bench, BenchWork, Done, Ran, Ticket, Versions};
 use job::{Engine, LibraryJob, MemberReply, NetworkJob, RunJob, RunReply, TogetherJob, TogetherReply};
 use measure::Placement;
 use measure::host::Topology;
@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
-use worker::{Fault, Limits, Recycle, Supervisor, WorkerSpec, wait_any};
+use worker::{Fault, ProcessLimits, Recycle, Supervisor, WorkerSpec, wait_any};
 
 /// Environment variable that TVM reads once per process.
 const SPIN_VARIABLE: &str = "TVM_THREAD_POOL_SPIN_COUNT";
@@ -45,9 +45,9 @@ pub struct Workers {
     builder_cpus: Vec<usize>,
     topology: Topology,
     /// Runs that can overlap with builds.
-    narrow: VecDeque<(Ticket, Run)>,
+    narrow: VecDeque<(Ticket, WorkerRun)>,
     /// Runs for which builders pause.
-    wide: VecDeque<(Ticket, Run)>,
+    wide: VecDeque<(Ticket, WorkerRun)>,
     wide_runs: usize,
     /// Whether builders pause until no wide run is left.
     are_resting: bool,
@@ -69,7 +69,7 @@ struct Runners {
     openvino_cpus: Vec<usize>,
 }
 
-enum Run {
+enum WorkerRun {
     Code(RunJob, Duration),
     Library(LibraryJob, Duration),
     Network(NetworkJob, Duration),
@@ -99,7 +99,7 @@ impl Workers {
         const BUILDER_RSS_BYTES: u64 = 1 << 30;
         let mut build = WorkerSpec::new(program, &["build"]);
         build.start_deadline = limits.start_deadline;
-        build.limits = Limits { memory_bytes: Some(limits.build_memory_bytes), ..Limits::default() };
+        build.limits = ProcessLimits { memory_bytes: Some(limits.build_memory_bytes), ..ProcessLimits::default() };
         build.recycle = Recycle { after_jobs: None, above_rss_bytes: Some(BUILDER_RSS_BYTES) };
         Workers {
             builders: Builders::new(&build, limits.builders, &limits.builder_cpus, limits.build_deadline),
@@ -128,7 +128,7 @@ impl Workers {
     }
 
     /// Returns the CPUs on which no build may run: those of the run and their siblings, which share the core's units.
-    fn busy_cpus(&self, run: &Run) -> Vec<usize> {
+    fn busy_cpus(&self, run: &WorkerRun) -> Vec<usize> {
         self.topology.with_siblings(run.cpus())
     }
 
@@ -136,7 +136,7 @@ impl Workers {
         self.overlap && self.builder_cpus.iter().any(|cpu| !busy_cpus.contains(cpu))
     }
 
-    fn queue(&mut self, ticket: Ticket, run: Run) {
+    fn queue(&mut self, ticket: Ticket, run: WorkerRun) {
         match self.can_build_beside(&self.busy_cpus(&run)) {
             true => self.narrow.push_back((ticket, run)),
             false => self.wide.push_back((ticket, run)),
@@ -144,7 +144,7 @@ impl Workers {
     }
 
     /// Returns the next run that may start now.
-    fn due(&mut self) -> Option<(Ticket, Run)> {
+    fn due(&mut self) -> Option<(Ticket, WorkerRun)> {
         if let Some(narrow) = self.narrow.pop_front() {
             return Some(narrow);
         }
@@ -155,7 +155,7 @@ impl Workers {
     }
 
     /// Performs a run while no builder uses its cores.
-    fn make(&mut self, run: Run) -> Ran {
+    fn make(&mut self, run: WorkerRun) -> Ran {
         let busy = self.busy_cpus(&run);
         let beside = self.can_build_beside(&busy);
         match beside {
@@ -171,7 +171,7 @@ impl Workers {
         }
         let (began, builders) = (SystemTime::now(), beside.then_some(&mut self.builders));
         let reply = match &run {
-            Run::Code(job, deadline) => {
+            WorkerRun::Code(job, deadline) => {
                 let runner = if job.device.is_some() { &mut self.runners.gpu } else { &mut self.runners.cpu };
                 let reply = call(runner, builders, &busy, job, *deadline);
                 if is_spent(&reply, job.device.is_some()) {
@@ -179,21 +179,21 @@ impl Workers {
                 }
                 reply
             }
-            Run::Library(job, deadline) => {
+            WorkerRun::Library(job, deadline) => {
                 let reply = call(&mut self.runners.library, builders, &busy, job, *deadline);
                 if is_spent(&reply, false) {
                     self.runners.library.recycle();
                 }
                 reply
             }
-            Run::Together(job, _, deadline) => {
+            WorkerRun::Together(job, _, deadline) => {
                 let reply = call(&mut self.runners.together, builders, &busy, job, *deadline);
                 if is_spent(&reply, false) {
                     self.runners.together.recycle();
                 }
                 reply
             }
-            Run::Network(job, deadline) => {
+            WorkerRun::Network(job, deadline) => {
                 let Runners { library, network, gpu_network, onnxruntime, openvino, openvino_cpus, .. } =
                     &mut self.runners;
                 match job.engine {
@@ -237,15 +237,15 @@ impl Bench for Workers {
         Ok(versions.clone())
     }
 
-    fn submit(&mut self, ticket: Ticket, work: Work) {
+    fn submit(&mut self, ticket: Ticket, work: BenchWork) {
         match work {
-            Work::Build(job) => self.builders.request(ticket, job),
-            Work::Run(job, deadline) => self.queue(ticket, Run::Code(job, deadline)),
-            Work::Library(job, deadline) => self.queue(ticket, Run::Library(job, deadline)),
-            Work::Network(job, deadline) => self.queue(ticket, Run::Network(job, deadline)),
-            Work::Together(job, deadline) => {
+            BenchWork::Build(job) => self.builders.request(ticket, job),
+            BenchWork::Run(job, deadline) => self.queue(ticket, WorkerRun::Code(job, deadline)),
+            BenchWork::Library(job, deadline) => self.queue(ticket, WorkerRun::Library(job, deadline)),
+            BenchWork::Network(job, deadline) => self.queue(ticket, WorkerRun::Network(job, deadline)),
+            BenchWork::Together(job, deadline) => {
                 let cpus = job.cpus();
-                self.queue(ticket, Run::Together(job, cpus, deadline));
+                self.queue(ticket, WorkerRun::Together(job, cpus, deadline));
             }
         }
     }
@@ -280,7 +280,7 @@ impl Runners {
     fn new(program: &Path, limits: &WorkerLimits) -> Runners {
         let mut cpu = WorkerSpec::new(program, &["run"]);
         cpu.start_deadline = limits.start_deadline;
-        cpu.limits = Limits { memory_bytes: Some(limits.run_memory_bytes), ..Limits::default() };
+        cpu.limits = ProcessLimits { memory_bytes: Some(limits.run_memory_bytes), ..ProcessLimits::default() };
         cpu.recycle = Recycle { after_jobs: Some(limits.runner_jobs), above_rss_bytes: None };
         cpu.environment.push((SPIN_VARIABLE.into(), limits.spin_count.to_string().into()));
         let mut gpu = WorkerSpec { arguments: vec!["run-cuda".into()], ..cpu.clone() };
@@ -310,21 +310,21 @@ impl Runners {
     }
 }
 
-impl Run {
+impl WorkerRun {
     fn placement(&self) -> Option<Placement> {
         match self {
-            Run::Code(job, _) | Run::Library(LibraryJob::Task(job), _) => Some(job.placement),
-            Run::Network(job, _) | Run::Library(LibraryJob::Network(job), _) => Some(job.placement),
-            Run::Library(LibraryJob::Module(_), _) | Run::Together(..) => None,
+            WorkerRun::Code(job, _) | WorkerRun::Library(LibraryJob::Task(job), _) => Some(job.placement),
+            WorkerRun::Network(job, _) | WorkerRun::Library(LibraryJob::Network(job), _) => Some(job.placement),
+            WorkerRun::Library(LibraryJob::Module(_), _) | WorkerRun::Together(..) => None,
         }
     }
 
     fn cpus(&self) -> &[usize] {
         match self {
-            Run::Code(job, _) | Run::Library(LibraryJob::Task(job), _) => &job.cpus,
-            Run::Library(LibraryJob::Module(job), _) => &job.cpus,
-            Run::Network(job, _) | Run::Library(LibraryJob::Network(job), _) => &job.cpus,
-            Run::Together(_, cpus, _) => cpus,
+            WorkerRun::Code(job, _) | WorkerRun::Library(LibraryJob::Task(job), _) => &job.cpus,
+            WorkerRun::Library(LibraryJob::Module(job), _) => &job.cpus,
+            WorkerRun::Network(job, _) | WorkerRun::Library(LibraryJob::Network(job), _) => &job.cpus,
+            WorkerRun::Together(_, cpus, _) => cpus,
         }
     }
 }

@@ -16,8 +16,7 @@ use std::sync::Mutex;
 /// Environment variable with the only file to try.
 pub const FILE_VARIABLE: &str = "OPCOLLECT_CUPTI";
 
-pub const SETUP_HINT: &str = "install the wheel `nvidia-cuda-cupti` of the driver's major release beside NVRTC's, or name \
-                              a `libcupti.so` in `OPCOLLECT_CUPTI`";
+pub const SETUP_HINT: &str = "install the wheel `nvidia-cuda-cupti` of the driver's major release next to NVRTC's, or set `OPCOLLECT_CUPTI` to a `libcupti.so`";
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[allow(missing_docs)]
@@ -43,12 +42,12 @@ impl CuptiError {
 }
 
 pub(super) type Result<T> = std::result::Result<T, CuptiError>;
-pub(super) type Status = c_int;
+pub(super) type CuptiStatus = c_int;
 
-const SUCCESS: Status = 0;
+const SUCCESS: CuptiStatus = 0;
 /// Status codes for users without permission to read counters; the second one is that of virtual
 /// devices.
-const NOT_PERMITTED: [Status; 2] = [35, 40];
+const NOT_PERMITTED: [CuptiStatus; 2] = [35, 40];
 
 pub const PERMISSION_HINT: &str = "load NVIDIA's kernel module with NVreg_RestrictProfilingToAdminUsers=0 (a line \
                                    `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in a file of \
@@ -59,25 +58,25 @@ pub const CONCURRENT_KERNEL: c_int = 10;
 
 type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
-type NextRecord = unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> Status;
+type NextRecord = unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> CuptiStatus;
 
 /// The function that describes a status code.
 #[derive(Clone, Copy)]
-pub(super) struct Words(unsafe extern "C" fn(Status, *mut *const c_char) -> Status);
+pub(super) struct Words(unsafe extern "C" fn(CuptiStatus, *mut *const c_char) -> CuptiStatus);
 
 /// The CUPTI functions in use, with the signatures of `cupti_activity.h`.
-struct Functions {
-    version: unsafe extern "C" fn(*mut u32) -> Status,
+struct CuptiFunctions {
+    version: unsafe extern "C" fn(*mut u32) -> CuptiStatus,
     words: Words,
-    register: unsafe extern "C" fn(Requested, Completed) -> Status,
-    enable: unsafe extern "C" fn(c_int) -> Status,
-    disable: unsafe extern "C" fn(c_int) -> Status,
-    flush: unsafe extern "C" fn(u32) -> Status,
+    register: unsafe extern "C" fn(Requested, Completed) -> CuptiStatus,
+    enable: unsafe extern "C" fn(c_int) -> CuptiStatus,
+    disable: unsafe extern "C" fn(c_int) -> CuptiStatus,
+    flush: unsafe extern "C" fn(u32) -> CuptiStatus,
 }
 
 /// An opened CUPTI library. A process opens at most one, because the callbacks share static state.
 pub struct Cupti {
-    functions: Functions,
+    functions: CuptiFunctions,
     version: Option<u32>,
     registered: OnceCell<Result<()>>,
     // The library's threads may call back at any time, so it is never unloaded.
@@ -102,7 +101,6 @@ fn found() -> std::sync::MutexGuard<'static, (Option<NextRecord>, Vec<u64>)> {
     FOUND.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Layout of a buffer of records.
 const BUFFER: Layout = match Layout::from_size_align(1 << 20, 8) {
     Ok(layout) => layout,
     Err(_) => unreachable!(),
@@ -188,7 +186,7 @@ impl Cupti {
                 *unsafe { library.get($name.as_bytes()) }.map_err(|_| CuptiError::TooOld($name))?
             };
         }
-        let functions = Functions {
+        let functions = CuptiFunctions {
             version: symbol!("cuptiGetVersion"),
             words: Words(symbol!("cuptiGetResultString")),
             register: symbol!("cuptiActivityRegisterCallbacks"),
@@ -246,8 +244,8 @@ impl Cupti {
     }
 }
 
-impl Functions {
-    fn check(&self, call: &'static str, status: Status) -> Result<()> {
+impl CuptiFunctions {
+    fn check(&self, call: &'static str, status: CuptiStatus) -> Result<()> {
         self.words.check(call, status)
     }
 }
@@ -255,7 +253,7 @@ impl Functions {
 impl Words {
     /// Converts a status into an error that names the call and its reason, with a hint if the
     /// permission is missing.
-    pub(super) fn check(self, call: &'static str, status: Status) -> Result<()> {
+    pub(super) fn check(self, call: &'static str, status: CuptiStatus) -> Result<()> {
         if status == SUCCESS {
             return Ok(());
         }

@@ -32,7 +32,6 @@ pub struct Fares {
     pub throttle: Result<u64>,
 }
 
-/// Returns the names of throttling reasons.
 pub fn throttle_names(reasons: u64) -> Vec<&'static str> {
     const NAMES: [(u64, &str); 9] = [
         (0x1, "idle"),

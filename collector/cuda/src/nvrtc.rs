@@ -40,36 +40,36 @@ fn list(paths: &[PathBuf]) -> String {
 type Result<T> = std::result::Result<T, NvrtcError>;
 
 type Status = c_int;
-type Program = *mut c_void;
+type NvrtcProgram = *mut c_void;
 
 const SUCCESS: Status = 0;
 
 /// The NVRTC functions in use, with the signatures of `nvrtc.h`, which are the same in releases 12
 /// and 13.
-struct Functions {
+struct NvrtcFunctions {
     version: unsafe extern "C" fn(*mut c_int, *mut c_int) -> Status,
     supported_count: unsafe extern "C" fn(*mut c_int) -> Status,
     supported: unsafe extern "C" fn(*mut c_int) -> Status,
     create: unsafe extern "C" fn(
-        *mut Program,
+        *mut NvrtcProgram,
         *const c_char,
         *const c_char,
         c_int,
         *const *const c_char,
         *const *const c_char,
     ) -> Status,
-    destroy: unsafe extern "C" fn(*mut Program) -> Status,
-    compile: unsafe extern "C" fn(Program, c_int, *const *const c_char) -> Status,
-    log_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
-    log: unsafe extern "C" fn(Program, *mut c_char) -> Status,
-    cubin_size: unsafe extern "C" fn(Program, *mut usize) -> Status,
-    cubin: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+    destroy: unsafe extern "C" fn(*mut NvrtcProgram) -> Status,
+    compile: unsafe extern "C" fn(NvrtcProgram, c_int, *const *const c_char) -> Status,
+    log_size: unsafe extern "C" fn(NvrtcProgram, *mut usize) -> Status,
+    log: unsafe extern "C" fn(NvrtcProgram, *mut c_char) -> Status,
+    cubin_size: unsafe extern "C" fn(NvrtcProgram, *mut usize) -> Status,
+    cubin: unsafe extern "C" fn(NvrtcProgram, *mut c_char) -> Status,
     error_string: unsafe extern "C" fn(Status) -> *const c_char,
 }
 
 /// An opened NVRTC library.
 pub struct Nvrtc {
-    functions: Functions,
+    functions: NvrtcFunctions,
     path: PathBuf,
     version: (i32, i32),
     known: Vec<u32>,
@@ -136,7 +136,7 @@ impl Nvrtc {
                 *unsafe { library.get($name.as_bytes()) }.map_err(missing)?
             }};
         }
-        let functions = Functions {
+        let functions = NvrtcFunctions {
             version: symbol!("nvrtcVersion"),
             supported_count: symbol!("nvrtcGetNumSupportedArchs"),
             supported: symbol!("nvrtcGetSupportedArchs"),
@@ -243,7 +243,7 @@ fn c_string(call: &'static str, text: &str) -> Result<CString> {
     CString::new(text).map_err(|error| NvrtcError::Failed { call, why: error.to_string() })
 }
 
-impl Functions {
+impl NvrtcFunctions {
     fn check(&self, call: &'static str, status: Status) -> Result<()> {
         if status == SUCCESS {
             return Ok(());
@@ -256,12 +256,12 @@ impl Functions {
 
 /// A program handle of NVRTC, which is closed when dropped.
 struct OpenProgram<'a> {
-    functions: &'a Functions,
-    handle: Program,
+    functions: &'a NvrtcFunctions,
+    handle: NvrtcProgram,
 }
 
 impl OpenProgram<'_> {
-    fn new<'a>(functions: &'a Functions, source: &CStr) -> Result<OpenProgram<'a>> {
+    fn new<'a>(functions: &'a NvrtcFunctions, source: &CStr) -> Result<OpenProgram<'a>> {
         const NAME: &CStr = c"task.cu";
         let mut handle = std::ptr::null_mut();
         // SAFETY: the strings are terminated and outlive the call, which copies them; there are no headers in memory.
@@ -286,8 +286,8 @@ impl OpenProgram<'_> {
     fn read(
         &self,
         call: &'static str,
-        size_of: unsafe extern "C" fn(Program, *mut usize) -> Status,
-        get: unsafe extern "C" fn(Program, *mut c_char) -> Status,
+        size_of: unsafe extern "C" fn(NvrtcProgram, *mut usize) -> Status,
+        get: unsafe extern "C" fn(NvrtcProgram, *mut c_char) -> Status,
     ) -> Result<Vec<u8>> {
         const MOST_BYTES: usize = 64 << 20;
         let mut size = 0;

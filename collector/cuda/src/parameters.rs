@@ -5,7 +5,7 @@
 //! that were added after the first releases of this profiler are left out, so that one declaration
 //! works with all releases. A test compiles NVIDIA's headers and compares every offset and size.
 
-use super::cupti::{CuptiError, Result, Status};
+use super::cupti::{CuptiError, CuptiStatus, Result};
 use libloading::os::unix::Library;
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::{offset_of, size_of};
@@ -16,8 +16,7 @@ pub type Handle = *mut c_void;
 pub type Names = *const *const c_char;
 
 /// Layout of a structure, for the comparison with NVIDIA's header.
-pub struct Layout {
-    /// Name of the structure in the header.
+pub struct ParameterLayout {
     pub structure: &'static str,
     /// Size that is passed to CUPTI: the end of the last field.
     pub size: usize,
@@ -64,11 +63,10 @@ macro_rules! calls {
 
         /// The profiler functions in use.
         pub struct Functions {
-            $(pub $function: unsafe extern "C" fn(*mut $name) -> Status,)*
+            $(pub $function: unsafe extern "C" fn(*mut $name) -> CuptiStatus,)*
         }
 
         impl Functions {
-            /// Looks up all functions.
             pub fn look_up(library: &Library) -> Result<Functions> {
                 Ok(Functions {
                     $($function: {
@@ -81,8 +79,8 @@ macro_rules! calls {
         }
 
         /// Returns the layouts of all structures.
-        pub fn layouts() -> Vec<Layout> {
-            vec![$(Layout {
+        pub fn layouts() -> Vec<ParameterLayout> {
+            vec![$(ParameterLayout {
                 structure: $structure,
                 size: $name::size(),
                 fields: vec![

@@ -5,10 +5,10 @@
 //! and lets the caller control the caches. One range covers the whole work of a pass. Host objects,
 //! which know the metrics of a chip, also need a driver.
 
-use super::cupti::{Cupti, CuptiError, Result, Status, Words};
+use super::cupti::{Cupti, CuptiError, CuptiStatus, Result, Words};
 use super::driver::Device;
 use super::parameters::{self as given, Functions, Handle};
-pub use super::parameters::{Layout, layouts};
+pub use super::parameters::{ParameterLayout, layouts};
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::mem::offset_of;
@@ -20,7 +20,7 @@ pub const RANGES_OF_CALLER: c_int = 2;
 pub const REPEATED_BY_CALLER: c_int = 3;
 
 pub struct Profiler {
-    calls: Rc<Calls>,
+    calls: Rc<ProfilerCalls>,
     chip: Rc<Chip>,
 }
 
@@ -28,34 +28,34 @@ pub struct Profiler {
 struct Chip {
     name: CString,
     /// Counters that may be read on the device, in CUPTI's encoding.
-    availability: Image,
+    availability: CounterImage,
 }
 
 /// Metrics that are read together.
 pub struct Config {
-    host: Host,
+    host: HostProfiler,
     names: Vec<CString>,
-    image: Image,
+    image: CounterImage,
     passes: usize,
 }
 
 /// The functions of the profiler, and the one that describes status codes.
-struct Calls {
+struct ProfilerCalls {
     functions: Functions,
     words: Words,
 }
 
 /// An object that knows the metrics of a chip.
-struct Host {
-    calls: Rc<Calls>,
+struct HostProfiler {
+    calls: Rc<ProfilerCalls>,
     handle: Handle,
     // CUPTI keeps addresses of the chip's data as long as the object exists.
     _chip: Rc<Chip>,
 }
 
 /// The profiler, enabled for a context.
-struct Session<'a> {
-    calls: &'a Calls,
+struct ProfilerSession<'a> {
+    calls: &'a ProfilerCalls,
     handle: Handle,
     // Keeps the context alive.
     _device: &'a Device,
@@ -64,13 +64,13 @@ struct Session<'a> {
 /// A session that reads counters. CUPTI keeps the addresses of both images until the session ends.
 /// The session is the first field, so it ends before they are freed.
 struct Counting<'a> {
-    session: Session<'a>,
-    data: Image,
+    session: ProfilerSession<'a>,
+    data: CounterImage,
     config: &'a mut Config,
 }
 
 /// A buffer for CUPTI, stored as words because it must be aligned.
-struct Image {
+struct CounterImage {
     words: Vec<u64>,
     bytes: usize,
 }
@@ -78,7 +78,7 @@ struct Image {
 /// Calls a function with its structure; an error names the function.
 macro_rules! call {
     ($calls:expr, $function:ident, $given:ident) => {{
-        let calls: &Calls = $calls;
+        let calls: &ProfilerCalls = $calls;
         // SAFETY: the structure belongs to the function and contains its own size; every address in
         // it is null or points to memory or an object that outlives the call.
         let status = unsafe { (calls.functions.$function)(&raw mut $given) };
@@ -90,7 +90,7 @@ impl Profiler {
     /// Opens the profiler. Checks whether the device can be profiled, and reads which counters are
     /// available.
     pub fn open(cupti: &Cupti, device: &Device) -> Result<Profiler> {
-        let calls = Calls { functions: Functions::look_up(cupti.library())?, words: cupti.words() };
+        let calls = ProfilerCalls { functions: Functions::look_up(cupti.library())?, words: cupti.words() };
         let mut begun = given::Initialize::blank();
         call!(&calls, initialize, begun)?;
         let mut asked = given::Supported { device: device.ordinal(), ..given::Supported::blank() };
@@ -117,14 +117,14 @@ impl Profiler {
 
     /// Checks the permission to read counters by enabling the profiler once.
     pub fn check_permission(&self, device: &Device) -> Result<()> {
-        Session::begin(&self.calls, device).map(drop)
+        ProfilerSession::begin(&self.calls, device).map(drop)
     }
 
     /// Returns the names of the chip's metrics up to their first point; the rest selects an
     /// aggregation.
     pub fn base_metrics(&self) -> Result<BTreeSet<String>> {
         const COUNTERS_RATIOS_THROUGHPUTS: [c_int; 3] = [0, 1, 2];
-        let host = Host::make(self)?;
+        let host = HostProfiler::make(self)?;
         let mut found = BTreeSet::new();
         for kind in COUNTERS_RATIOS_THROUGHPUTS {
             let mut listed = given::BaseMetrics { host: host.handle, kind, ..given::BaseMetrics::blank() };
@@ -146,7 +146,7 @@ impl Profiler {
         };
         let names = metrics.iter().map(named).collect::<Result<Vec<_>>>()?;
         let texts = texts(&names);
-        let host = Host::make(self)?;
+        let host = HostProfiler::make(self)?;
         let mut added = given::AddMetrics {
             host: host.handle,
             names: texts.as_ptr(),
@@ -156,7 +156,7 @@ impl Profiler {
         call!(&self.calls, add_metrics, added)?;
         let mut size = given::ConfigSize { host: host.handle, ..given::ConfigSize::blank() };
         call!(&self.calls, config_size, size)?;
-        let mut image = Image::new(size.bytes)?;
+        let mut image = CounterImage::new(size.bytes)?;
         let mut whole = given::ConfigImage {
             host: host.handle,
             bytes: image.bytes,
@@ -180,7 +180,7 @@ impl Profiler {
     ) -> std::result::Result<Vec<f64>, E> {
         /// Passes beyond the announced ones: some metrics need one for each level of ranges.
         const PASSES_SPARE: usize = 4;
-        let mut counting = Session::begin(&self.calls, device)?.count(config)?;
+        let mut counting = ProfilerSession::begin(&self.calls, device)?.count(config)?;
         let passes = counting.config.passes.saturating_add(PASSES_SPARE);
         for _ in 0..passes {
             ready()?;
@@ -195,8 +195,8 @@ impl Profiler {
 
 /// Returns the encoded counters that may be read on the device. Releases before 13.1 reject the
 /// field that requests counters of the whole device, and include these counters anyway.
-fn availability(calls: &Calls, device: &Device) -> Result<Image> {
-    const INVALID_PARAMETER: Status = 1;
+fn availability(calls: &ProfilerCalls, device: &Device) -> Result<CounterImage> {
+    const INVALID_PARAMETER: CuptiStatus = 1;
     let mut given =
         given::Availability { context: device.context(), with_device_counters: 1, ..given::Availability::blank() };
     let first = call!(calls, availability, given);
@@ -206,7 +206,7 @@ fn availability(calls: &Calls, device: &Device) -> Result<Image> {
     } else {
         first?;
     }
-    let mut image = Image::new(given.image_bytes)?;
+    let mut image = CounterImage::new(given.image_bytes)?;
     given.image = image.address();
     call!(calls, availability, given)?;
     Ok(image)
@@ -214,7 +214,7 @@ fn availability(calls: &Calls, device: &Device) -> Result<Image> {
 
 impl Config {
     /// Computes the metrics of the only range, in their order.
-    fn evaluate(&self, data: &mut Image) -> Result<Vec<f64>> {
+    fn evaluate(&self, data: &mut CounterImage) -> Result<Vec<f64>> {
         let texts = texts(&self.names);
         let mut values = vec![f64::NAN; texts.len()];
         let mut asked = given::Evaluate {
@@ -232,8 +232,8 @@ impl Config {
     }
 }
 
-impl Host {
-    fn make(profiler: &Profiler) -> Result<Host> {
+impl HostProfiler {
+    fn make(profiler: &Profiler) -> Result<HostProfiler> {
         const RANGE_PROFILER: c_int = 0;
         let mut made = given::MakeHost {
             kind: RANGE_PROFILER,
@@ -242,11 +242,11 @@ impl Host {
             ..given::MakeHost::blank()
         };
         call!(&profiler.calls, make_host, made)?;
-        Ok(Host { calls: Rc::clone(&profiler.calls), handle: made.host, _chip: Rc::clone(&profiler.chip) })
+        Ok(HostProfiler { calls: Rc::clone(&profiler.calls), handle: made.host, _chip: Rc::clone(&profiler.chip) })
     }
 }
 
-impl Drop for Host {
+impl Drop for HostProfiler {
     fn drop(&mut self) {
         let mut ended = given::DestroyHost { host: self.handle, ..given::DestroyHost::blank() };
         // A failure here cannot be reported.
@@ -254,15 +254,15 @@ impl Drop for Host {
     }
 }
 
-impl<'a> Session<'a> {
-    fn begin(calls: &'a Calls, device: &'a Device) -> Result<Session<'a>> {
+impl<'a> ProfilerSession<'a> {
+    fn begin(calls: &'a ProfilerCalls, device: &'a Device) -> Result<ProfilerSession<'a>> {
         let mut begun = given::Enable { context: device.context(), ..given::Enable::blank() };
         call!(calls, enable, begun)?;
-        Ok(Session { calls, handle: begun.profiler, _device: device })
+        Ok(ProfilerSession { calls, handle: begun.profiler, _device: device })
     }
 
     /// Allocates the counter data of one range.
-    fn data(&self, config: &Config) -> Result<Image> {
+    fn data(&self, config: &Config) -> Result<CounterImage> {
         let texts = texts(&config.names);
         let mut size = given::DataSize {
             profiler: self.handle,
@@ -273,7 +273,7 @@ impl<'a> Session<'a> {
             ..given::DataSize::blank()
         };
         call!(self.calls, data_size, size)?;
-        let mut data = Image::new(size.bytes)?;
+        let mut data = CounterImage::new(size.bytes)?;
         let mut begun = given::BeginData {
             profiler: self.handle,
             bytes: data.bytes,
@@ -339,7 +339,7 @@ impl<'a> Session<'a> {
     }
 }
 
-impl Drop for Session<'_> {
+impl Drop for ProfilerSession<'_> {
     fn drop(&mut self) {
         let mut ended = given::Disable { profiler: self.handle, ..given::Disable::blank() };
         // A failure here cannot be reported.
@@ -347,13 +347,13 @@ impl Drop for Session<'_> {
     }
 }
 
-impl Image {
-    fn new(bytes: usize) -> Result<Image> {
+impl CounterImage {
+    fn new(bytes: usize) -> Result<CounterImage> {
         const MOST_BYTES: usize = 256 << 20;
         if bytes > MOST_BYTES {
             return Err(CuptiError::Unsupported(format!("CUPTI wants {bytes} bytes at once")));
         }
-        Ok(Image { words: vec![0; bytes.div_ceil(size_of::<u64>())], bytes })
+        Ok(CounterImage { words: vec![0; bytes.div_ceil(size_of::<u64>())], bytes })
     }
 
     fn address(&mut self) -> *mut u8 {

@@ -11,4 +11,4 @@ pub mod memory;
 pub mod program;
 
 pub use folder::{Content, FolderError};
-pub use program::{Argument, Call, Place, Port, Program, ProgramError, Writing, program, staged};
+pub use program::{Call, CallArgument, Place, Program, ProgramError, ProgramPort, Writing, program, staged};

@@ -2,7 +2,7 @@
 //!
 //! Tensors are placed one by one at the lowest sufficient gap among the tensors that live at the same time. The best
 //! order depends on the model, so several are tried. The lower bound is the maximum size of simultaneously live
-//! tensors, [`Layout::least_bytes`].
+//! tensors, [`MemoryLayout::least_bytes`].
 
 /// Alignment of every tensor.
 pub const ALIGNMENT_BYTES: u64 = 64;
@@ -20,10 +20,9 @@ pub struct Lifetime {
 
 /// Placement of all tensors.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layout {
+pub struct MemoryLayout {
     /// Offset of each tensor, in the given order.
     pub offsets: Vec<u64>,
-    /// Total memory.
     pub bytes: u64,
     /// Maximum size of simultaneously live tensors, a lower bound of `bytes`.
     pub least_bytes: u64,
@@ -41,7 +40,7 @@ impl Lifetime {
 }
 
 /// Places tensors with the given lifetimes.
-pub fn layout(lifetimes: &[Lifetime]) -> Layout {
+pub fn layout(lifetimes: &[Lifetime]) -> MemoryLayout {
     let least_bytes = least(lifetimes);
     let by = |key: fn(&Lifetime) -> (u64, u64)| {
         let mut order: Vec<usize> = (0..lifetimes.len()).collect();
@@ -56,7 +55,7 @@ pub fn layout(lifetimes: &[Lifetime]) -> Layout {
         by(|one| (one.last as u64, one.stored_bytes())),
     ];
     let (bytes, offsets) = tried.into_iter().min_by_key(|(bytes, _)| *bytes).expect("some orders were tried");
-    Layout { offsets, bytes, least_bytes }
+    MemoryLayout { offsets, bytes, least_bytes }
 }
 
 /// Returns the maximum size of simultaneously live tensors.
@@ -127,7 +126,7 @@ mod tests {
 
     #[test]
     fn nothing_needs_nothing() {
-        assert_eq!(layout(&[]), Layout { offsets: vec![], bytes: 0, least_bytes: 0 });
+        assert_eq!(layout(&[]), MemoryLayout { offsets: vec![], bytes: 0, least_bytes: 0 });
     }
 
     proptest! {

@@ -5,7 +5,7 @@ use measure::counters::CounterRequest;
 use measure::host::Facts;
 use serde::{Deserialize, Serialize};
 
-/// Function that returns [`Told`] as JSON.
+/// Function that returns [`AgentDescription`] as JSON.
 pub const HOST: &str = "opcollect.host";
 /// Function that measures a kernel and returns a `Measurement` as JSON. Its arguments are the library, the function
 /// name, an [`Order`] as JSON and the kernel's own arguments; or a call sequence built with [`CALLS`], and the order.
@@ -22,8 +22,7 @@ pub const LEAVE: &str = "opcollect.leave";
 
 /// An agent's description of itself and its host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Told {
-    /// Version of the agent.
+pub struct AgentDescription {
     pub agent_version: String,
     /// Machine that the agent runs on.
     pub facts: Facts,
@@ -38,6 +37,5 @@ pub struct Order {
     pub threads: usize,
     /// Duration and repetitions.
     pub method: Method,
-    /// Counters to read.
     pub counters: CounterRequest,
 }

@@ -20,7 +20,6 @@ pub enum RemoteError {
     /// The server at the address uses another protocol.
     #[error("{address} is no {wanted}: it answered {got}")]
     SpeaksOtherwise {
-        /// Address of the server.
         address: Address,
         /// Kind of server that was expected.
         wanted: &'static str,
@@ -30,7 +29,6 @@ pub enum RemoteError {
     /// The server rejected the key.
     #[error("{address} refuses the key `{key}`: {why}")]
     KeyRefused {
-        /// Address of the server.
         address: Address,
         /// Name of the key, without its secret.
         key: String,
@@ -39,10 +37,7 @@ pub enum RemoteError {
     },
     /// The server serves another client.
     #[error("{address} is busy with another client")]
-    Busy {
-        /// Address of the server.
-        address: Address,
-    },
+    Busy { address: Address },
     /// The reply did not arrive in time.
     #[error("no answer within {limit_ms} ms while {doing}")]
     TimedOut {

@@ -39,7 +39,6 @@ pub enum FabricKind {
 /// An agent's description of its fabric.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fabric {
-    /// Implementation of the fabric.
     pub kind: FabricKind,
     /// Core on the fabric, if known.
     pub core: Option<String>,
@@ -49,12 +48,12 @@ pub struct Fabric {
 
 /// Result of a run: status, and microseconds from the first register write to the end. Serialized as a list of two.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Ran(pub Status, pub f64);
+pub struct Ran(pub FabricStatus, pub f64);
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "u8", into = "u8")]
-pub enum Status {
+pub enum FabricStatus {
     /// The core reported completion.
     Done = 0,
     /// The core did not finish in time. Only loading a bitstream recovers it.
@@ -63,30 +62,30 @@ pub enum Status {
     StaleDone = 2,
 }
 
-impl From<Status> for u8 {
-    fn from(status: Status) -> u8 {
+impl From<FabricStatus> for u8 {
+    fn from(status: FabricStatus) -> u8 {
         status as u8
     }
 }
 
-impl TryFrom<u8> for Status {
+impl TryFrom<u8> for FabricStatus {
     type Error = String;
 
-    fn try_from(number: u8) -> Result<Status, String> {
-        let known = [Status::Done, Status::TimedOut, Status::StaleDone].into_iter();
+    fn try_from(number: u8) -> Result<FabricStatus, String> {
+        let known = [FabricStatus::Done, FabricStatus::TimedOut, FabricStatus::StaleDone].into_iter();
         known.into_iter().find(|status| *status as u8 == number).ok_or_else(|| format!("no run ends with {number}"))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Ran, Status};
+    use super::{FabricStatus, Ran};
 
     #[test]
     fn a_run_is_a_list_of_two_numbers() {
-        let text = serde_json::to_string(&Ran(Status::TimedOut, 2.5)).expect("numbers");
+        let text = serde_json::to_string(&Ran(FabricStatus::TimedOut, 2.5)).expect("numbers");
         assert_eq!(text, "[1,2.5]");
-        assert_eq!(serde_json::from_str::<Ran>(&text).expect("what was written"), Ran(Status::TimedOut, 2.5));
+        assert_eq!(serde_json::from_str::<Ran>(&text).expect("what was written"), Ran(FabricStatus::TimedOut, 2.5));
         for wrong in ["[3,1.0]", "[0]", "[]", "{}", "[0,1,2]"] {
             assert!(serde_json::from_str::<Ran>(wrong).is_err(), "{wrong}");
         }

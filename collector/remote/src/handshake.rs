@@ -50,7 +50,7 @@ impl Key {
 
 /// A server's decision on a client's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum HandshakeVerdict {
     /// The key is accepted.
     Taken = 0,
     /// The server is busy with another client. TVM's clients report an error at this code.
@@ -96,9 +96,9 @@ pub fn hear(from: &mut Waiting) -> Result<Key, RemoteError> {
 }
 
 /// Sends the verdict, followed by the server's key if the client was accepted.
-pub fn answer(verdict: Verdict, key: &str, to: &mut Waiting) -> Result<(), RemoteError> {
+pub fn answer(verdict: HandshakeVerdict, key: &str, to: &mut Waiting) -> Result<(), RemoteError> {
     let mut bytes = (MAGIC + verdict as i32).to_le_bytes().to_vec();
-    if verdict == Verdict::Taken {
+    if verdict == HandshakeVerdict::Taken {
         put_key(&format!("server:{key}"), &mut bytes);
     }
     to.send(&bytes)

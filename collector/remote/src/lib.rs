@@ -23,9 +23,7 @@ pub use wait::{Waiting, connect};
 /// Address of a server or a tracker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Address {
-    /// Host name or IP address.
     pub host: String,
-    /// TCP port.
     pub port: u16,
 }
 

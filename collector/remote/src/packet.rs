@@ -1,16 +1,14 @@
 //! Session packets: an eight-byte length, the packet code and the body.
 
-use crate::wire::{Malformed, Reader, Tensor, Value, put_list, put_tensor, put_text};
+use crate::wire::{Malformed, Tensor, Value, WireReader, put_list, put_tensor, put_text};
 use crate::{RemoteError, Waiting};
 
-/// Version of the protocol.
 pub const VERSION: &str = "0.8.0";
 /// Maximum length of a packet. Tensors are copied in much smaller pieces.
 pub const PACKET_BYTES_MAX: u64 = 256 << 20;
 /// Length of the pieces in which tensors are copied.
 pub const PIECE_BYTES: u64 = 4 << 20;
 
-/// Code of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Code {
@@ -110,7 +108,7 @@ impl Packet {
 
     /// Parses a packet without its length.
     pub fn read(bytes: &[u8]) -> Result<Packet, Malformed> {
-        let mut reader = Reader::new(bytes);
+        let mut reader = WireReader::new(bytes);
         let packet = match Code::of(reader.i32()?)? {
             Code::Shutdown => Packet::Shutdown,
             Code::InitServer => Packet::InitServer { version: reader.text()?, arguments: reader.list()? },
@@ -170,7 +168,6 @@ impl Packet {
         bytes
     }
 
-    /// Sends the packet.
     pub fn send(&self, to: &mut Waiting) -> Result<(), RemoteError> {
         to.send(&self.to_bytes())
     }

@@ -31,7 +31,7 @@ pub struct Lent {
 
 /// Position of a request in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum TrackerTurn {
     /// In order of arrival.
     Own = 1,
     /// Before all waiting requests.
@@ -41,7 +41,6 @@ pub enum Turn {
 /// State of the queue of one key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Queue {
-    /// Number of free devices.
     pub free: u64,
     /// Number of waiting requests.
     pub pending: u64,
@@ -49,8 +48,7 @@ pub struct Queue {
 
 /// A tracker's overview of its devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// Queues by key.
+pub struct TrackerSummary {
     pub queues: BTreeMap<String, Queue>,
     /// Addresses of the servers with their keys.
     pub servers: Vec<(String, String)>,
@@ -73,13 +71,13 @@ impl Tracker {
 
     /// Waits for a device with the given key. A request that times out consumes the connection: its late reply would be
     /// taken for the reply to the next request.
-    pub fn request(mut self, key: &str, user: &str, turn: Turn, within: Duration) -> Result<Lent, RemoteError> {
+    pub fn request(mut self, key: &str, user: &str, turn: TrackerTurn, within: Duration) -> Result<Lent, RemoteError> {
         let answer = self.ask(LENDING, json!([code::REQUEST, key, user, turn as i64]), within)?;
         lent(&answer).ok_or_else(|| refused(&answer))
     }
 
     /// Requests the overview of all devices.
-    pub fn summary(&mut self, within: Duration) -> Result<Summary, RemoteError> {
+    pub fn summary(&mut self, within: Duration) -> Result<TrackerSummary, RemoteError> {
         let answer = self.ask("asking for a summary", json!([code::SUMMARY]), within)?;
         summary(&answer).ok_or_else(|| refused(&answer))
     }
@@ -104,7 +102,6 @@ impl Tracker {
         Ok(keys.iter().filter_map(|key| key.as_str().map(str::to_owned)).collect())
     }
 
-    /// Returns the tracker's address.
     pub fn address(&self) -> &Address {
         &self.address
     }
@@ -140,7 +137,7 @@ pub fn lent(answer: &Json) -> Option<Lent> {
 }
 
 /// Parses the overview from a reply.
-pub fn summary(answer: &Json) -> Option<Summary> {
+pub fn summary(answer: &Json) -> Option<TrackerSummary> {
     let [status, told] = answer.as_array()?.as_slice() else { return None };
     if status.as_i64()? != code::SUCCESS {
         return None;
@@ -155,7 +152,7 @@ pub fn summary(answer: &Json) -> Option<Summary> {
         let key = server.get("key")?.as_str()?;
         Some((format!("{host}:{port}"), key.strip_prefix("server:").unwrap_or(key).to_owned()))
     });
-    Some(Summary { queues: queues.collect(), servers: servers.collect() })
+    Some(TrackerSummary { queues: queues.collect(), servers: servers.collect() })
 }
 
 fn is_success(answer: &Json) -> bool {

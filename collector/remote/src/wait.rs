@@ -64,7 +64,6 @@ impl Waiting {
         (self.doing, self.limit, self.until) = (doing, within, Instant::now() + within);
     }
 
-    /// Sends all bytes.
     pub fn send(&mut self, mut bytes: &[u8]) -> Result<(), RemoteError> {
         while !bytes.is_empty() {
             self.wait_at_most(TO_SEND)?;

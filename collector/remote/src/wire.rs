@@ -16,7 +16,6 @@ pub struct DataType {
     pub code: u8,
     /// Bits per lane.
     pub bits: u8,
-    /// Number of lanes.
     pub lanes: u16,
 }
 
@@ -30,7 +29,6 @@ pub struct Device {
 }
 
 impl Device {
-    /// The board's CPU.
     pub const CPU: Device = Device { kind: 1, id: 0 };
 }
 
@@ -39,11 +37,8 @@ impl Device {
 pub struct Tensor {
     /// Handle of the tensor's memory.
     pub data: u64,
-    /// Device of the memory.
     pub device: Device,
-    /// Element type.
     pub dtype: DataType,
-    /// Extents.
     pub shape: Vec<i64>,
     /// Offset of the first element in the memory.
     pub byte_offset: u64,
@@ -119,14 +114,14 @@ impl Value {
 }
 
 /// Sequential reader of a packet.
-pub struct Reader<'a> {
+pub struct WireReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
+impl<'a> WireReader<'a> {
     /// Creates a reader at the start of the bytes.
-    pub fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { rest: bytes }
+    pub fn new(bytes: &'a [u8]) -> WireReader<'a> {
+        WireReader { rest: bytes }
     }
 
     /// Returns the unread bytes.
@@ -189,7 +184,6 @@ impl<'a> Reader<'a> {
         Ok(Tensor { data, device, dtype, shape, byte_offset: self.u64()? })
     }
 
-    /// Reads a list.
     pub fn list(&mut self) -> Result<Vec<Value>, Malformed> {
         let count = self.i32()?;
         let count = usize::try_from(count).ok().filter(|count| *count <= ARGUMENTS_MAX);

@@ -7,7 +7,7 @@
 
 mod error;
 #[allow(unsafe_code)]
-mod given;
+mod handles;
 mod library;
 #[allow(unsafe_code)]
 pub mod onnxruntime;

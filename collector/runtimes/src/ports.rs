@@ -12,18 +12,18 @@ const BYTES_MAX: u64 = 1 << 40;
 /// Allocation unit that aligns tensors to cache lines.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-struct Line([u8; 64]);
+struct PortLine([u8; 64]);
 
 /// Memory of a tensor. It is accessed only by address while a session uses it.
 pub struct Memory {
-    lines: *mut Line,
+    lines: *mut PortLine,
     count: usize,
     bytes: usize,
 }
 
 impl Memory {
     pub fn new(bytes: usize) -> Memory {
-        let lines = vec![Line([0; 64]); bytes.div_ceil(64).max(1)].into_boxed_slice();
+        let lines = vec![PortLine([0; 64]); bytes.div_ceil(64).max(1)].into_boxed_slice();
         let count = lines.len();
         Memory { lines: Box::into_raw(lines).cast(), count, bytes }
     }

@@ -8,7 +8,7 @@ use crate::MODEL;
 use crate::error::RuntimeError;
 use crate::runtime::{Runtime, Session};
 use anyhow::Result;
-use job::kept::{Kept, stamps};
+use job::kept::{JobCache, stamps};
 use job::{Measured, NetworkJob, RunReply};
 use measure::counters::{Backend, CounterRequest, CounterSession};
 use measure::{HostClock, affinity, measure};
@@ -18,13 +18,13 @@ use worker::{RunnerProcess, peak_resident_bytes};
 pub struct Runner<R: Runtime> {
     process: RunnerProcess,
     runtime: R,
-    kept: Kept<R::Session>,
+    kept: JobCache<R::Session>,
 }
 
 impl<R: Runtime> Runner<R> {
     /// Loads the library.
     pub fn open(process: RunnerProcess) -> Result<Runner<R>, RuntimeError> {
-        Ok(Runner { process, runtime: R::open()?, kept: Kept::default() })
+        Ok(Runner { process, runtime: R::open()?, kept: JobCache::default() })
     }
 
     /// Returns the version of the library.

@@ -8,7 +8,6 @@ use worker::RunnerProcess;
 /// Static description of a runtime.
 #[derive(Debug)]
 pub struct Described {
-    /// Displayed name.
     pub name: &'static str,
     /// Key in lists of versions.
     pub key: &'static str,
@@ -25,7 +24,6 @@ pub trait Runtime: Sized {
     /// Type of a loaded model.
     type Session: Session;
 
-    /// Static description.
     const DESCRIBED: &'static Described;
 
     /// Loads the library.

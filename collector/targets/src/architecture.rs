@@ -33,13 +33,10 @@ pub struct UnknownArchitecture(String);
 /// What one multiprocessor offers to the blocks that run on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiprocessor {
-    /// Threads that may be resident.
     pub threads: u32,
-    /// Blocks that may be resident.
     pub blocks: u32,
     /// 32-bit registers.
     pub registers: u32,
-    /// Bytes of shared memory.
     pub shared_bytes: u32,
     /// Bytes of shared memory a block takes for the system.
     pub reserved_shared_bytes: u32,

@@ -4,12 +4,6 @@ use crate::llvm::Llvm;
 use crate::{Cpu, Machine, Target, llvm};
 use serde_json::json;
 
-/// The name of the target that is a board.
-pub const PYNQ: &str = "pynq";
-/// The board that is used if none is named.
-pub(crate) const DEFAULT_BOARD: &str = "pynq-z1";
-
-/// A board by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Board {
     /// Its name, and the usual key of its server.
@@ -17,11 +11,9 @@ pub struct Board {
     /// What Rust calls its processor's architecture.
     pub architecture: &'static str,
     mcpu: &'static str,
-    /// Cores.
     pub cores: i64,
 }
 
-/// The boards that have names.
 pub const BOARDS: &[Board] = &[
     Board { name: "pynq-z1", architecture: "arm", mcpu: "cortex-a9", cores: 2 },
     Board { name: "pynq-z2", architecture: "arm", mcpu: "cortex-a9", cores: 2 },
@@ -30,7 +22,6 @@ pub const BOARDS: &[Board] = &[
     Board { name: "kv260", architecture: "aarch64", mcpu: "cortex-a53", cores: 4 },
 ];
 
-/// The board of a name.
 pub fn board(name: &str) -> Result<&'static Board, String> {
     BOARDS.iter().find(|board| board.name == name).ok_or_else(|| {
         let known: Vec<&str> = BOARDS.iter().map(|board| board.name).collect();

@@ -8,7 +8,6 @@ use serde_json::{Value as Json, json};
 
 /// The name of the target that is this machine's GPU.
 const CUDA: &str = "cuda";
-/// Architectures that one target may have.
 const ARCHITECTURES_MAX: usize = 1024;
 
 /// Compiled code on NVIDIA's GPUs.

@@ -6,18 +6,15 @@
 use crate::KINDS;
 use serde_json::Value;
 
-/// Form of a field's value.
 #[derive(Clone, Copy, Debug)]
 pub enum Form {
     /// A name, such as that of a processor.
     Word,
     /// Names that each begin with `+` or `-`.
     Switches,
-    /// A name, or a list of names.
     Words,
     /// A number that is not negative.
     Number,
-    /// A boolean.
     Flag,
 }
 

@@ -3,7 +3,7 @@
 use crate::board::{DEFAULT_BOARD, PYNQ};
 use crate::kind::{BenchKind, Host, HostCpu, Refusal, Resolved, Setting, TargetKind, TaskForm, TunerNeeds};
 use crate::{Machine, Target};
-use accelerator::{Board, Core, REVISION, TimingSet, boards, in_core_form, timing_sets};
+use accelerator::{Core, FabricBoard, REVISION, TimingSet, boards, in_core_form, timing_sets};
 use datasets::Record;
 use serde::{Deserialize, Serialize};
 
@@ -126,11 +126,8 @@ impl TargetKind for Fpga {
 pub struct Fabric {
     kind: String,
     unit: String,
-    /// The board.
     pub board: String,
-    /// The configuration of the core.
     pub core: String,
-    /// Clock in MHz.
     pub clock_mhz: u32,
     /// Parameters of the timing model, with their version.
     pub timing: String,
@@ -145,7 +142,7 @@ pub fn fabric_text(board: Option<&str>, core: Option<&str>, timing: Option<&str>
     let list =
         |names: &mut dyn Iterator<Item = &'static str>| names.map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
     let board_name = board.unwrap_or(DEFAULT_BOARD);
-    let board: &Board = boards().iter().find(|board| board.name == board_name).ok_or_else(|| {
+    let board: &FabricBoard = boards().iter().find(|board| board.name == board_name).ok_or_else(|| {
         format!(
             "no core is known for the board `{board_name}`; known are {}",
             list(&mut boards().iter().map(|b| b.name))
@@ -193,7 +190,6 @@ impl Fabric {
         Ok(fabric)
     }
 
-    /// Its core.
     pub fn core(&self) -> Core {
         Core::named(&self.core).expect("it was read")
     }

@@ -188,13 +188,9 @@ pub enum BenchKind {
 /// Settings of a campaign that a target may fix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Setting {
-    /// Numbers of threads.
     Threads,
-    /// Samplers of schedules.
     Samplers,
-    /// States of caches.
     Cache,
-    /// The executor.
     Executor,
     /// Partners in `--target`.
     Partners,
@@ -203,7 +199,6 @@ pub enum Setting {
 /// What a tuner needs of the code that it searches.
 #[derive(Clone, Copy, Debug)]
 pub struct TunerNeeds {
-    /// The name of the tuner.
     pub name: &'static str,
     /// Whether it learns from loops of templates for CPUs alone.
     pub learns_cpu_loops: bool,
@@ -216,9 +211,7 @@ pub struct TunerNeeds {
 pub struct TargetOptions {
     /// Architectures of a GPU.
     pub arch: Option<Vec<String>>,
-    /// Unit of a board.
     pub unit: Option<String>,
-    /// The board.
     pub board: Option<String>,
     /// Configuration of a core on the board's fabric.
     pub fpga_config: Option<String>,
@@ -229,21 +222,11 @@ pub struct TargetOptions {
 /// Why an option cannot be used.
 #[derive(Debug)]
 pub enum OptionError {
-    /// An option has a value that is not allowed.
-    NotAllowed {
-        /// The option.
-        field: &'static str,
-        /// Its value.
-        found: String,
-        /// What is allowed.
-        allowed: String,
-    },
-    /// The description is wrong.
+    NotAllowed { field: &'static str, found: String, allowed: String },
     Description(String),
 }
 
 impl TargetOptions {
-    /// Refuses options of boards.
     pub(crate) fn refuse_board(&self) -> Result<(), OptionError> {
         let options = [
             ("unit", &self.unit),
@@ -261,7 +244,6 @@ impl TargetOptions {
     }
 }
 
-/// Refuses the first of some options that is given.
 pub(crate) fn refuse_first(options: &[(&'static str, &Option<String>)], allowed: &str) -> Result<(), OptionError> {
     match options.iter().find_map(|(field, given)| Some((*field, given.as_ref()?))) {
         Some((field, found)) => {
@@ -276,9 +258,7 @@ pub(crate) fn refuse_first(options: &[(&'static str, &Option<String>)], allowed:
 pub struct Refusal {
     /// Whether the machine or the installation lacks something; the caller asked for the impossible otherwise.
     pub is_of_environment: bool,
-    /// What is wrong.
     pub message: String,
-    /// What to do.
     pub hint: Option<String>,
 }
 
@@ -297,11 +277,8 @@ impl Refusal {
 /// A CPU as targets are made of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostCpu {
-    /// LLVM's name.
     pub name: String,
-    /// Vector extensions.
     pub extensions: Vec<String>,
-    /// Cores that may be used.
     pub cores: usize,
 }
 
@@ -320,7 +297,6 @@ pub trait Host {
 /// A target that was made of a description.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resolved {
-    /// The target.
     pub target: Target,
     /// Whether its code is known to compile, because the target is the host itself.
     pub is_host: bool,

@@ -94,12 +94,10 @@ pub fn allowed_names() -> String {
 /// A target with the facts its spaces need.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// What makes or has the code.
     #[serde(deserialize_with = "read_kind")]
     pub kind: Kind,
     /// TVM's JSON description.
     pub text: String,
-    /// What the machine offers.
     pub machine: Machine,
 }
 

@@ -5,7 +5,7 @@
 
 use crate::inputs;
 use crate::refusal::Result;
-use crate::timing::Timing;
+use crate::timing::LibraryTiming;
 use anyhow::{Context, ensure};
 use job::{Measured, ModuleJob, RunReply};
 use models::{Const, TensorType};
@@ -21,7 +21,7 @@ pub fn run(job: &ModuleJob) -> anyhow::Result<RunReply> {
     let inputs = (0..).zip(&job.inputs).map(|(number, ty)| input(ty, job.seed.wrapping_add(number)));
     let inputs = inputs.collect::<anyhow::Result<Vec<IValue>>>()?;
     let _without_gradients = tch::no_grad_guard();
-    let mut timing = Timing::open(&job.cpus, &job.counters)?;
+    let mut timing = LibraryTiming::open(&job.cpus, &job.counters)?;
     let mut module = CModule::load_data(&mut content.as_slice()).context("PyTorch cannot load it")?;
     module.f_set_eval()?;
     drop(content);

@@ -7,11 +7,11 @@
 use crate::inputs;
 use crate::operators;
 use crate::refusal::{Refusal, Result};
-use crate::timing::Timing;
+use crate::timing::LibraryTiming;
 use anyhow::Context;
 use executor::folder;
-use executor::program::{Argument, Place, Program};
-use job::kept::Kept;
+use executor::program::{CallArgument, Place, Program};
+use job::kept::JobCache;
 use job::serving::Serving;
 use job::{Measured, NetworkJob, RunReply};
 use models::{Task, TensorType};
@@ -23,7 +23,7 @@ use worker::peak_resident_bytes;
 
 /// Executes jobs of whole models, and keeps the last model.
 #[derive(Default)]
-pub struct Networks(Kept<Serving<anyhow::Result<RunReply>>>);
+pub struct Networks(JobCache<Serving<anyhow::Result<RunReply>>>);
 
 impl Networks {
     pub fn answer(&mut self, job: &NetworkJob) -> anyhow::Result<RunReply> {
@@ -36,8 +36,8 @@ impl Networks {
 fn serve(jobs: &Receiver<NetworkJob>, answers: &Sender<anyhow::Result<RunReply>>) -> anyhow::Result<()> {
     let Ok(mut job) = jobs.recv() else { return Ok(()) };
     let _without_gradients = tch::no_grad_guard();
-    let mut timing = Timing::open(&job.cpus, &job.counters)?;
-    let network = match Network::load(&job)? {
+    let mut timing = LibraryTiming::open(&job.cpus, &job.counters)?;
+    let network = match TorchNetwork::load(&job)? {
         Ok(network) => network,
         Err(refusal) => {
             let _ = answers.send(Ok(refused(refusal)));
@@ -68,7 +68,7 @@ fn refused(refusal: Refusal) -> RunReply {
 }
 
 /// A program with its tasks and tensors.
-struct Network {
+struct TorchNetwork {
     program: Program,
     tasks: Vec<(Task, Vec<Tensor>)>,
     /// Inputs and constants.
@@ -77,9 +77,9 @@ struct Network {
     last_read: Vec<Vec<Place>>,
 }
 
-impl Network {
+impl TorchNetwork {
     /// Loads the program of a job's folder, whose codes are tasks as JSON.
-    fn load(job: &NetworkJob) -> anyhow::Result<Result<Network>> {
+    fn load(job: &NetworkJob) -> anyhow::Result<Result<TorchNetwork>> {
         let content = folder::read(&job.program)?;
         let tasks = content.codes.iter().map(|text| {
             let task: Task = serde_json::from_slice(text).context("its code is no task")?;
@@ -87,10 +87,10 @@ impl Network {
             Ok(task)
         });
         let tasks = tasks.collect::<anyhow::Result<Vec<Task>>>()?;
-        Ok(Network::of(content, tasks, &job.read_inputs()?))
+        Ok(TorchNetwork::of(content, tasks, &job.read_inputs()?))
     }
 
-    fn of(content: folder::Content, tasks: Vec<Task>, inputs: &[u8]) -> Result<Network> {
+    fn of(content: folder::Content, tasks: Vec<Task>, inputs: &[u8]) -> Result<TorchNetwork> {
         let folder::Content { program, offsets, constants, .. } = content;
         let mut given = HashMap::new();
         for (place, (constant, offset)) in program.constants.iter().zip(&offsets).enumerate() {
@@ -107,7 +107,7 @@ impl Network {
             Ok((task, constants))
         };
         let tasks = tasks.into_iter().map(with_constants).collect::<Result<_>>()?;
-        Ok(Network { last_read: last_read(&program), tasks, given, program })
+        Ok(TorchNetwork { last_read: last_read(&program), tasks, given, program })
     }
 
     /// Runs the model once and returns its outputs.
@@ -126,13 +126,13 @@ impl Network {
         let outputs = outputs.map(|(place, port)| {
             let place = port.same_as.unwrap_or(Place::Output(place));
             let extents = port.ty.extents().unwrap_or_default();
-            self.seen(&made, &Argument { place, dtype: port.ty.dtype, extents })
+            self.seen(&made, &CallArgument { place, dtype: port.ty.dtype, extents })
         });
         outputs.collect()
     }
 
     /// Returns the tensor at a place, in the shape that a call expects.
-    fn seen(&self, made: &HashMap<Place, Tensor>, argument: &Argument) -> Result<Tensor> {
+    fn seen(&self, made: &HashMap<Place, Tensor>, argument: &CallArgument) -> Result<Tensor> {
         let there = made.get(&argument.place).or_else(|| self.given.get(&argument.place));
         let there = there.ok_or_else(|| Refusal::Failed(format!("nothing is at {:?}", argument.place)))?;
         match there.size() == argument.extents {

@@ -74,9 +74,9 @@ fn follow(task: &Task, step: &Step, mut value: Tensor, parameters: &[Tensor]) ->
 }
 
 /// Computes an operator, or returns None if it belongs to another family.
-type Family = fn(&Call<'_>) -> Result<Option<Tensor>>;
+type OperatorFamily = fn(&Call<'_>) -> Result<Option<Tensor>>;
 
-const FAMILIES: &[Family] = &[
+const FAMILIES: &[OperatorFamily] = &[
     contraction::compute,
     movement::compute,
     normalise::compute,

@@ -12,9 +12,9 @@ use crate::module;
 use crate::network::Networks;
 use crate::operators;
 use crate::refusal::{self, Refusal};
-use crate::timing::Timing;
+use crate::timing::LibraryTiming;
 use anyhow::Result;
-use job::prepared::{Prepared, PreparedTasks};
+use job::prepared::{PreparedTask, PreparedTasks};
 use job::{LibraryJob, Measured, RunJob, RunReply};
 use reference::Rounding;
 use tch::Tensor;
@@ -47,9 +47,9 @@ fn on_a_thread(run: impl FnOnce() -> Result<RunReply> + Send) -> Result<RunReply
     std::thread::scope(|scope| scope.spawn(run).join().map_err(|_| anyhow::anyhow!("the measuring thread panicked"))?)
 }
 
-fn task_on_this_thread(job: &RunJob, prepared: &Prepared) -> Result<RunReply> {
+fn task_on_this_thread(job: &RunJob, prepared: &PreparedTask) -> Result<RunReply> {
     let _without_gradients = tch::no_grad_guard();
-    let mut timing = Timing::open(&job.cpus, &job.counters)?;
+    let mut timing = LibraryTiming::open(&job.cpus, &job.counters)?;
     let tensors = prepared.inputs.iter().map(inputs::tensor).collect::<refusal::Result<Vec<Tensor>>>();
     let measured = tensors.and_then(|tensors| {
         let constants = operators::constants(&prepared.task)?;

@@ -7,13 +7,13 @@ use measure::{HostClock, Measurement, Method, PinnedThreads, affinity, measure};
 
 /// A thread that is prepared for measurements: its counters are open, it is pinned to its CPUs, and
 /// the library has as many threads.
-pub struct Timing {
+pub struct LibraryTiming {
     counters: CounterSession,
     cpus: Vec<usize>,
 }
 
-impl Timing {
-    pub fn open(cpus: &[usize], counters: &CounterRequest) -> Result<Timing> {
+impl LibraryTiming {
+    pub fn open(cpus: &[usize], counters: &CounterRequest) -> Result<LibraryTiming> {
         let with_descendants = counters.with_descendants || cpus.len() > 1;
         // Counters are opened before the library creates its pool, so that they include its
         // threads.
@@ -23,7 +23,7 @@ impl Timing {
         tch::set_num_threads(threads);
         let found = tch::get_num_threads();
         ensure!(found == threads, "asked for {threads} threads, the library takes {found}");
-        Ok(Timing { counters, cpus: cpus.to_vec() })
+        Ok(LibraryTiming { counters, cpus: cpus.to_vec() })
     }
 
     /// Times a computation. Returns the measurement and the result of the last run.

@@ -19,10 +19,10 @@ pub struct Moment(Duration);
 
 impl Moment {
     pub fn now() -> Moment {
-        static CLOCK: Mutex<Option<Clock>> = Mutex::new(None);
+        static CLOCK: Mutex<Option<AwakeClock>> = Mutex::new(None);
         let now = Instant::now();
         let mut clock = CLOCK.lock().unwrap_or_else(PoisonError::into_inner);
-        clock.get_or_insert_with(|| Clock::starting_at(now)).look(now)
+        clock.get_or_insert_with(|| AwakeClock::starting_at(now)).look(now)
     }
 
     pub fn after(self, duration: Duration) -> Moment {
@@ -36,15 +36,15 @@ impl Moment {
 }
 
 /// Last reading of the clock, and the accumulated time that does not count.
-struct Clock {
+struct AwakeClock {
     begin: Instant,
     last: Instant,
     stood_still: Duration,
 }
 
-impl Clock {
-    fn starting_at(now: Instant) -> Clock {
-        Clock { begin: now, last: now, stood_still: Duration::ZERO }
+impl AwakeClock {
+    fn starting_at(now: Instant) -> AwakeClock {
+        AwakeClock { begin: now, last: now, stood_still: Duration::ZERO }
     }
 
     /// Reads the clock. A long gap counts only as much as a single wait can take.
@@ -65,7 +65,7 @@ mod tests {
     /// Returns the awake milliseconds at each of the given readings.
     fn awake_ms(readings: &[u64]) -> Vec<u128> {
         let begin = Instant::now();
-        let mut clock = Clock::starting_at(begin);
+        let mut clock = AwakeClock::starting_at(begin);
         readings.iter().map(|at| clock.look(begin + Duration::from_millis(*at)).0.as_millis()).collect()
     }
 

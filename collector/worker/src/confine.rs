@@ -14,7 +14,7 @@ use std::sync::{Arc, atomic::AtomicBool};
 
 /// Resource limits of a worker. `None` keeps the inherited limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
+pub struct ProcessLimits {
     /// Private writable memory: heap, stacks, anonymous mappings. A limit of address space would not work, since the
     /// compiler's library maps large regions that it never touches.
     pub memory_bytes: Option<u64>,
@@ -30,12 +30,7 @@ pub struct Limits {
 pub enum ConfineError {
     /// A system call failed.
     #[error("cannot set {what}: {errno}")]
-    Refused {
-        /// Name of the setting.
-        what: &'static str,
-        /// Error number.
-        errno: nix::errno::Errno,
-    },
+    Refused { what: &'static str, errno: nix::errno::Errno },
     /// Termination signals could not be redirected to the supervisor.
     #[error("cannot leave signals to the supervisor: {0}")]
     Signals(std::io::Error),
@@ -66,7 +61,7 @@ pub fn end_with(supervisor_pid: i32) -> Result<(), ConfineError> {
 }
 
 /// Ties the calling process to its supervisor and sets its limits. Must be the first action of a worker.
-pub fn confine(limits: &Limits, supervisor_pid: i32) -> Result<(), ConfineError> {
+pub fn confine(limits: &ProcessLimits, supervisor_pid: i32) -> Result<(), ConfineError> {
     let refused = |what| move |errno| ConfineError::Refused { what, errno };
     end_with(supervisor_pid)?;
     outlast_requests().map_err(ConfineError::Signals)?;
@@ -92,7 +87,7 @@ fn outlast_requests() -> std::io::Result<()> {
 }
 
 /// Extends the limit of processor time for the next job, since the system counts from the start of the process.
-pub(super) fn arm_cpu_fuse(limits: &Limits) -> Result<(), ConfineError> {
+pub(super) fn arm_cpu_fuse(limits: &ProcessLimits) -> Result<(), ConfineError> {
     let Some(seconds) = limits.cpu_seconds_per_job else { return Ok(()) };
     let refused = |errno| ConfineError::Refused { what: "the processor-time limit", errno };
     let usage = getrusage(UsageWho::RUSAGE_SELF).map_err(refused)?;

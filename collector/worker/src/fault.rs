@@ -9,7 +9,6 @@ pub enum Fault {
     /// A signal killed the worker.
     #[error("worker crashed with {}{}", signal_name(*signal), said(stderr))]
     Crashed {
-        /// Number of the signal.
         signal: i32,
         /// End of the worker's standard error.
         stderr: String,
@@ -17,7 +16,6 @@ pub enum Fault {
     /// The worker exited instead of replying. Libraries call `exit` on some internal errors.
     #[error("worker exited with code {code} instead of answering{}", said(stderr))]
     Exited {
-        /// Exit code.
         code: i32,
         /// End of the worker's standard error.
         stderr: String,

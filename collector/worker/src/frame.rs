@@ -24,27 +24,17 @@ pub enum FrameError {
     Truncated {
         /// Announced length, or the size of the length field itself.
         expected_bytes: usize,
-        /// Number of bytes that arrived.
         got_bytes: usize,
     },
     /// The length exceeds [`FRAME_BYTES_MAX`].
     #[error("frame of {length_bytes} bytes is above the cap of {FRAME_BYTES_MAX} bytes")]
-    Oversized {
-        /// Length of the content.
-        length_bytes: usize,
-    },
+    Oversized { length_bytes: usize },
     /// The content does not decode to the expected type.
     #[error("frame content cannot be decoded: {why}")]
-    Malformed {
-        /// Error of the decoder.
-        why: String,
-    },
+    Malformed { why: String },
     /// The value cannot be encoded as postcard.
     #[error("value cannot be encoded: {why}")]
-    Unencodable {
-        /// Error of the encoder.
-        why: String,
-    },
+    Unencodable { why: String },
     /// The deadline of the stream expired.
     #[error("no complete frame before the deadline")]
     TimedOut,
@@ -66,7 +56,6 @@ pub fn write_frame<T: Serialize>(writer: &mut impl Write, value: &T) -> Result<(
     writer.write_all(&bytes).and_then(|()| writer.flush()).map_err(from_io)
 }
 
-/// Reads a value from a frame.
 pub fn read_frame<T: DeserializeOwned>(reader: &mut impl Read) -> Result<T, FrameError> {
     let mut head = Vec::with_capacity(4);
     read_up_to(reader, 4, &mut head)?;

@@ -27,12 +27,12 @@ mod serve;
 mod stderr;
 mod supervisor;
 
-pub use confine::{ConfineError, Limits, confine, end_with};
+pub use confine::{ConfineError, ProcessLimits, confine, end_with};
 pub use fault::Fault;
-pub use peer::{Peer, Place, Stream};
+pub use peer::{Peer, PeerStream, Place};
 pub use process::Worker;
 pub use serve::{Entry, RunnerProcess, ServeError, end, enter, enter_alone};
-pub use supervisor::{Counts, Recycle, Supervisor, Waiting, WorkerSpec, wait_any};
+pub use supervisor::{Recycle, Supervisor, SupervisorCounts, Waiting, WorkerSpec, wait_any};
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ struct Start {
     protocol: u32,
     /// Process id of the supervisor, by which the worker detects that it is already an orphan.
     supervisor_pid: i32,
-    limits: Limits,
+    limits: ProcessLimits,
 }
 
 /// First frame of a worker, sent when it is confined and has loaded its libraries.
@@ -71,7 +71,7 @@ struct Envelope<Body> {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Answer<Reply> {
+struct WorkerAnswer<Reply> {
     /// Resident memory after the job, for recycling.
     rss_bytes: u64,
     /// Reply, or the message of a panic.

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// A stream whose transfers accept a time limit.
-pub trait Stream: AsFd {
+pub trait PeerStream: AsFd {
     /// Reads available bytes, waiting at most for `limit`.
     fn read_within(&self, limit: Duration, buffer: &mut [u8]) -> Result<usize>;
     /// Writes as many bytes as possible, waiting at most for `limit`.
@@ -22,7 +22,7 @@ pub trait Stream: AsFd {
 
 macro_rules! stream {
     ($($socket:ty),*) => {$(
-        impl Stream for $socket {
+        impl PeerStream for $socket {
             fn read_within(&self, limit: Duration, buffer: &mut [u8]) -> Result<usize> {
                 self.set_read_timeout(Some(limit))?;
                 (&mut &*self).read(buffer)
@@ -40,7 +40,7 @@ stream!(UnixStream, TcpStream);
 /// A peer that processes jobs. Dropping it ends it.
 pub trait Peer {
     /// Returns the stream of frames.
-    fn stream(&self) -> &dyn Stream;
+    fn stream(&self) -> &dyn PeerStream;
     /// Returns the peer's greeting.
     fn hello(&self) -> &Hello;
     /// Returns whether the peer is known to have ended by itself.
@@ -51,7 +51,6 @@ pub trait Peer {
 
 /// A source of peers.
 pub trait Place {
-    /// Type of the peers.
     type Peer: Peer;
     /// Starts a peer and receives its greeting, or returns why that failed.
     fn find(&self) -> std::result::Result<Self::Peer, String>;
@@ -60,12 +59,12 @@ pub trait Place {
 }
 
 /// A stream whose reads and writes share one deadline.
-pub struct Timed<'a> {
-    pub stream: &'a dyn Stream,
+pub struct TimedReply<'a> {
+    pub stream: &'a dyn PeerStream,
     pub deadline: Moment,
 }
 
-impl Timed<'_> {
+impl TimedReply<'_> {
     /// Repeats a transfer in short waits until it succeeds or the deadline expires.
     fn in_time(&self, mut transfer: impl FnMut(Duration) -> Result<usize>) -> Result<usize> {
         loop {
@@ -81,13 +80,13 @@ impl Timed<'_> {
     }
 }
 
-impl Read for Timed<'_> {
+impl Read for TimedReply<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
         self.in_time(|limit| self.stream.read_within(limit, buffer))
     }
 }
 
-impl Write for Timed<'_> {
+impl Write for TimedReply<'_> {
     fn write(&mut self, buffer: &[u8]) -> Result<usize> {
         self.in_time(|limit| self.stream.write_within(limit, buffer))
     }

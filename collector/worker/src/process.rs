@@ -24,7 +24,7 @@ use super::{
     awake::Moment,
     frame::{FrameError, read_frame, write_frame},
     launch::launch,
-    peer::{Peer, Stream, Timed},
+    peer::{Peer, PeerStream, TimedReply},
     stderr::StderrTail,
 };
 
@@ -100,7 +100,7 @@ impl Worker {
     }
 
     fn greet(&self, spec: &WorkerSpec) -> Result<Hello, FrameError> {
-        let mut timed = Timed { stream: &self.stream, deadline: Moment::now().after(spec.start_deadline) };
+        let mut timed = TimedReply { stream: &self.stream, deadline: Moment::now().after(spec.start_deadline) };
         let supervisor_pid = nix::unistd::getpid().as_raw();
         write_frame(&mut timed, &Start { protocol: PROTOCOL, supervisor_pid, limits: spec.limits.clone() })?;
         read_frame(&mut timed)
@@ -120,7 +120,7 @@ impl Worker {
 }
 
 impl Peer for Worker {
-    fn stream(&self) -> &dyn Stream {
+    fn stream(&self) -> &dyn PeerStream {
         &self.stream
     }
 

@@ -22,7 +22,7 @@ use std::{
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    Answer, Envelope, Hello, Limits, PROTOCOL, Start,
+    Envelope, Hello, PROTOCOL, ProcessLimits, Start, WorkerAnswer,
     confine::{ConfineError, arm_cpu_fuse, confine},
     frame::{FrameError, read_frame, write_frame},
     resident_bytes,
@@ -69,7 +69,7 @@ pub fn end(served: anyhow::Result<()>) -> ExitCode {
 /// A confined worker that has not sent its greeting yet.
 pub struct Entry {
     pub(super) stream: UnixStream,
-    limits: Limits,
+    limits: ProcessLimits,
 }
 
 /// Capability to load and run machine code: proof that the calling process is a confined worker that its supervisor is
@@ -103,7 +103,7 @@ pub fn enter() -> Result<Entry, ServeError> {
 /// Confines a process that does a single job without a socket, for example inside a processor simulator. The process is
 /// killed with its parent, whose process id it received.
 pub fn enter_alone(supervisor_pid: i32) -> Result<RunnerProcess, ServeError> {
-    confine(&Limits::default(), supervisor_pid)?;
+    confine(&ProcessLimits::default(), supervisor_pid)?;
     Ok(RunnerProcess(()))
 }
 
@@ -114,7 +114,7 @@ impl Entry {
     }
 
     /// Returns the limits of this worker.
-    pub fn limits(&self) -> &Limits {
+    pub fn limits(&self) -> &ProcessLimits {
         &self.limits
     }
 
@@ -144,11 +144,11 @@ impl Entry {
 
     fn answer<Reply: Serialize>(&mut self, number: u64, result: Result<Reply, String>) -> Result<(), FrameError> {
         let rss_bytes = resident_bytes();
-        match write_frame(&mut self.stream, &Envelope { number, body: Answer { rss_bytes, result } }) {
+        match write_frame(&mut self.stream, &Envelope { number, body: WorkerAnswer { rss_bytes, result } }) {
             // Nothing has been written yet, so an error reply can be sent instead.
             Err(error @ (FrameError::Oversized { .. } | FrameError::Unencodable { .. })) => {
                 let result = Err::<Reply, _>(format!("reply: {error}"));
-                write_frame(&mut self.stream, &Envelope { number, body: Answer { rss_bytes, result } })
+                write_frame(&mut self.stream, &Envelope { number, body: WorkerAnswer { rss_bytes, result } })
             }
             sent => sent,
         }

@@ -10,10 +10,10 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    Answer, Envelope, Fault, Hello, Limits,
+    Envelope, Fault, Hello, ProcessLimits, WorkerAnswer,
     awake::{LONGEST_WAIT, Moment},
     frame::{FrameError, read_frame, write_frame},
-    peer::{Peer, Place, Timed},
+    peer::{Peer, Place, TimedReply},
     process::{StartError, Worker},
 };
 
@@ -31,7 +31,7 @@ pub struct WorkerSpec {
     /// Variables added to the inherited environment.
     pub environment: Vec<(OsString, OsString)>,
     /// Limits that the worker sets on itself.
-    pub limits: Limits,
+    pub limits: ProcessLimits,
     /// When to replace a working worker.
     pub recycle: Recycle,
     /// Maximum time from the start to the first frame, including loading libraries from a cold disk.
@@ -45,7 +45,7 @@ impl WorkerSpec {
             program: program.into(),
             arguments: arguments.iter().map(OsString::from).collect(),
             environment: Vec::new(),
-            limits: Limits::default(),
+            limits: ProcessLimits::default(),
             recycle: Recycle::default(),
             start_deadline: Duration::from_secs(30),
         }
@@ -55,7 +55,6 @@ impl WorkerSpec {
 /// When to replace a working worker. `None` disables a criterion.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recycle {
-    /// After this number of jobs.
     pub after_jobs: Option<u32>,
     /// When the resident memory after a job exceeds this value.
     pub above_rss_bytes: Option<u64>,
@@ -63,12 +62,10 @@ pub struct Recycle {
 
 /// Statistics of a supervisor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Number of workers started.
+pub struct SupervisorCounts {
     pub started: u64,
     /// Number of jobs with a reply.
     pub replies: u64,
-    /// Number of jobs with a fault.
     pub faults: u64,
     /// Number of working workers that were replaced.
     pub recycled: u64,
@@ -76,7 +73,7 @@ pub struct Counts {
     pub died_idle: u64,
 }
 
-impl Counts {
+impl SupervisorCounts {
     /// Returns the number of workers that replaced an earlier one.
     pub fn respawns(&self) -> u64 {
         self.started.saturating_sub(1)
@@ -87,14 +84,14 @@ impl Counts {
 /// [`send`](Self::send) to each, then [`wait_any`] and [`receive`](Self::receive).
 pub struct Supervisor<Request, Reply, At: Place = WorkerSpec> {
     place: At,
-    worker: Option<Seat<At::Peer>>,
+    worker: Option<SupervisorSeat<At::Peer>>,
     pending: Option<Pending>,
-    counts: Counts,
+    counts: SupervisorCounts,
     number: u64,
     kinds: PhantomData<fn(&Request) -> Reply>,
 }
 
-struct Seat<Peer> {
+struct SupervisorSeat<Peer> {
     peer: Peer,
     jobs: u32,
     rss_bytes: u64,
@@ -109,7 +106,7 @@ struct Pending {
 impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request, Reply, At> {
     /// Creates a supervisor without a worker. The first job starts one.
     pub fn new(place: At) -> Self {
-        Self { place, worker: None, pending: None, counts: Counts::default(), number: 0, kinds: PhantomData }
+        Self { place, worker: None, pending: None, counts: SupervisorCounts::default(), number: 0, kinds: PhantomData }
     }
 
     /// Sends a request and waits up to `deadline` for the reply.
@@ -128,7 +125,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
         let worker = self.worker.as_mut().expect("`ready` leaves a worker or returns its fault");
         self.number += 1;
         let pending = Pending { deadline: Moment::now().after(deadline), limit: deadline };
-        let mut timed = Timed { stream: worker.peer.stream(), deadline: pending.deadline };
+        let mut timed = TimedReply { stream: worker.peer.stream(), deadline: pending.deadline };
         match write_frame(&mut timed, &Envelope { number: self.number, body: request }) {
             Ok(()) => {
                 self.pending = Some(pending);
@@ -150,8 +147,8 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
     pub fn receive(&mut self) -> Result<Reply, Fault> {
         let pending = self.pending.take().expect("send a request before waiting for its answer");
         let worker = self.worker.as_mut().expect("a pending request has a worker");
-        let mut timed = Timed { stream: worker.peer.stream(), deadline: pending.deadline };
-        let envelope: Envelope<Answer<Reply>> = match read_frame(&mut timed) {
+        let mut timed = TimedReply { stream: worker.peer.stream(), deadline: pending.deadline };
+        let envelope: Envelope<WorkerAnswer<Reply>> = match read_frame(&mut timed) {
             Ok(envelope) => envelope,
             Err(error) => return Err(self.fail(error, pending.limit)),
         };
@@ -188,7 +185,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
             match self.place.find() {
                 Ok(peer) => {
                     let rss_bytes = peer.hello().rss_bytes;
-                    self.worker = Some(Seat { peer, jobs: 0, rss_bytes });
+                    self.worker = Some(SupervisorSeat { peer, jobs: 0, rss_bytes });
                 }
                 Err(why) => {
                     self.counts.faults += 1;
@@ -209,7 +206,7 @@ impl<Request: Serialize, Reply: DeserializeOwned, At: Place> Supervisor<Request,
     }
 
     /// Returns the statistics.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> SupervisorCounts {
         self.counts
     }
 

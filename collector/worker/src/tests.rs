@@ -91,7 +91,7 @@ fn worker_role() {
             String::new()
         }
         Deed::WrongNumber => {
-            let body = Answer { rss_bytes: 0, result: Ok::<_, String>(String::new()) };
+            let body = WorkerAnswer { rss_bytes: 0, result: Ok::<_, String>(String::new()) };
             frame::write_frame(&mut socket, &Envelope { number: 4711, body }).unwrap();
             String::new()
         }
@@ -113,7 +113,7 @@ fn check_fault(spec: WorkerSpec, deed: &Deed, deadline: Duration, expected: Expe
     let fault = boss.call(deed, deadline).expect_err("a fault");
     expected.assert_eq(fault.to_string().lines().next().unwrap_or_default());
     assert_eq!(boss.call(&Deed::Echo("after".into()), AMPLE).as_deref(), Ok("after"));
-    let counts = Counts { started: 2, replies: 2, faults: 1, recycled: 0, died_idle: 0 };
+    let counts = SupervisorCounts { started: 2, replies: 2, faults: 1, recycled: 0, died_idle: 0 };
     assert_eq!(boss.counts(), counts);
     fault
 }
@@ -128,7 +128,7 @@ fn a_job_gets_its_reply_and_the_worker_stays() {
     let hello = boss.hello().expect("a worker");
     assert_eq!(hello.versions["library"], "1.2");
     assert!(hello.rss_bytes > 0);
-    assert_eq!(boss.counts(), Counts { started: 1, replies: 2, ..Counts::default() });
+    assert_eq!(boss.counts(), SupervisorCounts { started: 1, replies: 2, ..SupervisorCounts::default() });
 }
 
 #[test]
@@ -251,7 +251,7 @@ fn a_worker_killed_while_it_starts_is_started_again() {
     let script = "for n in 1 2; do mkdir FOLDER/$n 2>/dev/null && kill -9 $$; done";
     let mut boss = Boss::new(spec_behind(script, folder.path()));
     assert_eq!(boss.call(&Deed::Echo("at last".into()), AMPLE).as_deref(), Ok("at last"));
-    assert_eq!(boss.counts(), Counts { started: 1, replies: 1, ..Counts::default() });
+    assert_eq!(boss.counts(), SupervisorCounts { started: 1, replies: 1, ..SupervisorCounts::default() });
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn workers_are_replaced_after_their_share_of_jobs() {
     for _ in 0..5 {
         boss.call(&Deed::Echo(String::new()), AMPLE).expect("echo");
     }
-    assert_eq!(boss.counts(), Counts { started: 3, replies: 5, recycled: 2, ..Counts::default() });
+    assert_eq!(boss.counts(), SupervisorCounts { started: 3, replies: 5, recycled: 2, ..SupervisorCounts::default() });
     assert_eq!(boss.counts().respawns(), 2);
 }
 
@@ -332,7 +332,7 @@ fn a_worker_that_died_between_jobs_costs_no_job() {
     let end = nix::sys::wait::WaitPidFlag::WEXITED | nix::sys::wait::WaitPidFlag::WNOWAIT;
     nix::sys::wait::waitid(nix::sys::wait::Id::Pid(Pid::from_raw(pid)), end).expect("our child");
     assert_eq!(boss.call(&Deed::Echo("fresh".into()), AMPLE).as_deref(), Ok("fresh"));
-    assert_eq!(boss.counts(), Counts { started: 2, replies: 1, died_idle: 1, ..Counts::default() });
+    assert_eq!(boss.counts(), SupervisorCounts { started: 2, replies: 1, died_idle: 1, ..SupervisorCounts::default() });
 }
 
 #[test]
@@ -409,7 +409,7 @@ struct Remote(std::net::SocketAddr, Recycle);
 struct Line(std::net::TcpStream, Hello);
 
 impl Peer for Line {
-    fn stream(&self) -> &dyn Stream {
+    fn stream(&self) -> &dyn PeerStream {
         &self.0
     }
 
@@ -457,7 +457,7 @@ fn a_supervisor_needs_a_stream_and_no_process() {
                     std::thread::sleep(Duration::from_millis(200));
                     break;
                 }
-                let body = Answer { rss_bytes: 0, result: Ok::<usize, String>(body.len()) };
+                let body = WorkerAnswer { rss_bytes: 0, result: Ok::<usize, String>(body.len()) };
                 write_frame(&mut stream, &Envelope { number, body }).expect("an answer");
             }
         }
@@ -469,5 +469,8 @@ fn a_supervisor_needs_a_stream_and_no_process() {
     assert_eq!(call(&mut supervisor, "four", 10_000), Ok(4));
     assert_eq!(call(&mut supervisor, "", 20), Err(Fault::TimedOut { limit_ms: 20 }));
     assert_eq!(call(&mut supervisor, "and on", 10_000), Ok(6));
-    assert_eq!(supervisor.counts(), Counts { started: 2, replies: 2, faults: 1, ..Counts::default() });
+    assert_eq!(
+        supervisor.counts(),
+        SupervisorCounts { started: 2, replies: 2, faults: 1, ..SupervisorCounts::default() }
+    );
 }

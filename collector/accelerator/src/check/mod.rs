@@ -19,7 +19,6 @@ use std::collections::VecDeque;
 pub struct CheckError {
     /// Index of the instruction.
     pub place: usize,
-    /// Description of the error.
     pub why: String,
 }
 
@@ -62,7 +61,7 @@ pub fn check(program: &Program) -> Result<(), CheckError> {
         run.step(module, &body[place]).map_err(|why| fail(place, why))?;
     }
     if let Some(&place) = queues.iter().filter_map(VecDeque::front).min() {
-        return Err(fail(place, "it waits for a token that nobody gives".to_owned()));
+        return Err(fail(place, "it waits for a token that no module sends".to_owned()));
     }
     match run.tokens.iter().map(VecDeque::len).sum::<usize>() {
         0 => Ok(()),
@@ -113,7 +112,7 @@ fn alone(program: &Program, module: Module, instruction: &Instruction) -> Result
         Module::Store => given.pop_next || given.push_next,
     };
     if is_wrong {
-        return Err("it waits for or tells a module that is not there".to_owned());
+        return Err("it waits for or signals a module that does not exist".to_owned());
     }
     match instruction {
         Instruction::Load(memory) => transfer(program, memory, true),

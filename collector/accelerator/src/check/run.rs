@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 const MOST_TOKENS: usize = 254;
 
 /// Guaranteed progress: number of ended instructions of each module.
-type Known = [usize; 3];
+type LoadedState = [usize; 3];
 
 /// Last write and last read of an element, as the number of instructions that the module has ended by then.
 #[derive(Clone, Copy, Default)]
@@ -21,8 +21,8 @@ struct Used {
 
 pub(super) struct Run<'a> {
     program: &'a Program,
-    pub(super) tokens: [VecDeque<Known>; 4],
-    known: [Known; 3],
+    pub(super) tokens: [VecDeque<LoadedState>; 4],
+    known: [LoadedState; 3],
     data: Vec<Used>,
     weights: Vec<Used>,
     sums: Vec<Used>,

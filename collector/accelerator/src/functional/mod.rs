@@ -40,7 +40,6 @@ pub enum FunctionalError {
 /// Statistics of an execution.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Number of instructions.
     pub instructions: u64,
     /// Number of products of a data element and a weight element.
     pub products: u64,
@@ -53,15 +52,15 @@ pub struct Totals {
 }
 
 /// A program and its memory.
-pub struct Machine<'a> {
+pub struct FunctionalMachine<'a> {
     program: &'a Program,
     instructions: Vec<Instruction>,
     memory: Vec<u8>,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> FunctionalMachine<'a> {
     /// Creates a machine with zeroed memory.
-    pub fn new(program: &'a Program) -> Result<Machine<'a>, FunctionalError> {
+    pub fn new(program: &'a Program) -> Result<FunctionalMachine<'a>, FunctionalError> {
         let core = &program.core;
         let decoded = program.instructions.iter().enumerate();
         let decoded =
@@ -70,7 +69,7 @@ impl<'a> Machine<'a> {
         if bytes > MOST_BYTES {
             return Err(FunctionalError::Large);
         }
-        let mut machine = Machine {
+        let mut machine = FunctionalMachine {
             program,
             instructions: decoded.collect::<Result<_, FunctionalError>>()?,
             memory: vec![0; usize::try_from(bytes).expect("within the bound")],
@@ -85,7 +84,7 @@ impl<'a> Machine<'a> {
         if wanted.len() != operands.len() {
             return Err(FunctionalError::Operands { wanted: wanted.len(), given: operands.len() });
         }
-        let mut machine = Machine::new(program)?;
+        let mut machine = FunctionalMachine::new(program)?;
         for (place, (operand, bytes)) in wanted.into_iter().zip(operands).enumerate() {
             let packed = pack(&program.core, &program.layer, operand, bytes)?;
             machine.write(Role::Operand(place), &packed);

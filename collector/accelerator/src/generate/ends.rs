@@ -1,14 +1,14 @@
 //! Post-processing of a tile's sums, and transfers of tiles.
 
-use super::{Tile, Writer, memory, short};
+use super::{LayerTile, ProgramWriter, memory, short};
 use crate::core::Buffer;
 use crate::instruction::{Alu, AluOp, Instruction, Memory, MicroOp, Pads, Steps, Tokens};
 use crate::knobs::Knobs;
 use crate::layer::{Kind, Post};
 
-impl Writer<'_> {
+impl ProgramWriter<'_> {
     /// Generates the post-processing and the store of a tile.
-    pub(super) fn end(&mut self, thread: usize, tile: Tile) {
+    pub(super) fn end(&mut self, thread: usize, tile: LayerTile) {
         let mut operand = if self.layer.kind == Kind::Elementwise { 1 } else { 2 };
         let mut free = self.sums_of(thread) + short(self.plan.tile + self.plan.fillers * self.knobs.tile_w);
         for post in self.layer.post.clone() {
@@ -68,7 +68,7 @@ impl Writer<'_> {
     }
 
     /// Returns the rectangles of a tile: first element on the core and in memory, rows, columns, stride.
-    fn rectangles(&self, tile: Tile, at: u32, on_core: u16) -> Vec<(u16, u32, u32, u32, u32)> {
+    fn rectangles(&self, tile: LayerTile, at: u32, on_core: u16) -> Vec<(u16, u32, u32, u32, u32)> {
         let Knobs { tile_b, tile_h, tile_w, tile_co, .. } = *self.knobs;
         let ([height, width], [_, _, blocks]) = (self.layer.output(), self.layer.blocks(self.core));
         let places = tile_h * tile_w;
@@ -87,14 +87,14 @@ impl Writer<'_> {
             .collect()
     }
 
-    pub(super) fn load_tile(&mut self, tile: Tile, at: u32, on_core: u16) {
+    pub(super) fn load_tile(&mut self, tile: LayerTile, at: u32, on_core: u16) {
         for (on_core, in_memory, rows, columns, stride) in self.rectangles(tile, at, on_core) {
             self.push(Instruction::Load(memory(Buffer::Sums, (on_core, in_memory), [rows, columns, stride])));
         }
     }
 
     /// Stores a tile of results. Returns the indices of the first and the last instruction.
-    fn store(&mut self, thread: usize, tile: Tile) -> (usize, usize) {
+    fn store(&mut self, thread: usize, tile: LayerTile) -> (usize, usize) {
         let first = self.instructions.len();
         for (on_core, in_memory, rows, columns, stride) in self.rectangles(tile, self.result, self.sums_of(thread)) {
             self.push(Instruction::Store(memory(Buffer::Results, (on_core, in_memory), [rows, columns, stride])));

@@ -33,7 +33,7 @@ pub fn generate(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Program, Mi
     let result = regions.add(core, Role::Result, Buffer::Results, result_bytes(core, layer));
     // Placed last, because the number of micro-operations is known only at the end.
     let micro_ops = regions.add(core, Role::MicroOps, Buffer::MicroOps, u64::from(core.micro_ops) * 4);
-    let writer = Writer {
+    let writer = ProgramWriter {
         core,
         layer,
         knobs,
@@ -44,7 +44,7 @@ pub fn generate(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Program, Mi
         instructions: Vec::new(),
         micro_ops: Vec::new(),
         sequences: HashMap::new(),
-        threads: vec![Thread::default(); plan.threads as usize],
+        threads: vec![VirtualThread::default(); plan.threads as usize],
     };
     let (instructions, micro_ops) = writer.write();
     if let Some(region) = regions.0.last_mut() {
@@ -61,7 +61,7 @@ pub fn generate(core: &Core, layer: &Layer, knobs: &Knobs) -> Result<Program, Mi
 
 /// Indices of the instructions that later ones of a virtual thread wait for.
 #[derive(Clone, Copy, Default)]
-struct Thread {
+struct VirtualThread {
     /// Last instruction that read the loaded data.
     multiplied: Option<usize>,
     /// Last instruction that wrote the sums.
@@ -72,14 +72,14 @@ struct Thread {
 
 /// A tile of the result: first batch element, channel block, row and column.
 #[derive(Clone, Copy)]
-struct Tile {
+struct LayerTile {
     image: u32,
     block: u32,
     row: u32,
     place: u32,
 }
 
-struct Writer<'a> {
+struct ProgramWriter<'a> {
     core: &'a Core,
     layer: &'a Layer,
     knobs: &'a Knobs,
@@ -92,14 +92,14 @@ struct Writer<'a> {
     micro_ops: Vec<MicroOp>,
     /// Ranges of micro-operations on the core.
     sequences: HashMap<Vec<MicroOp>, (u16, u16)>,
-    threads: Vec<Thread>,
+    threads: Vec<VirtualThread>,
 }
 
 fn short(number: u32) -> u16 {
     u16::try_from(number).expect("what fits has small numbers")
 }
 
-impl Writer<'_> {
+impl ProgramWriter<'_> {
     fn write(mut self) -> (Vec<Instruction>, Vec<MicroOp>) {
         let Knobs { tile_b, tile_h, tile_w, tile_ci, tile_co, oc_threads, h_threads } = *self.knobs;
         let ([height, width], [batches, _, blocks]) = (self.layer.output(), self.layer.blocks(self.core));
@@ -108,9 +108,14 @@ impl Writer<'_> {
             for row in (0..height).step_by((tile_h * h_threads) as usize) {
                 for block in (0..blocks).step_by((tile_co * oc_threads) as usize) {
                     for place in (0..width).step_by(tile_w as usize) {
-                        let tiles: Vec<Tile> = (0..oc_threads)
+                        let tiles: Vec<LayerTile> = (0..oc_threads)
                             .flat_map(|oc| (0..h_threads).map(move |h| (oc, h)))
-                            .map(|(oc, h)| Tile { image, block: block + oc * tile_co, row: row + h * tile_h, place })
+                            .map(|(oc, h)| LayerTile {
+                                image,
+                                block: block + oc * tile_co,
+                                row: row + h * tile_h,
+                                place,
+                            })
                             .collect();
                         (0..tiles.len()).for_each(|thread| self.begin(thread, tiles[thread]));
                         for depth in (0..depths).step_by(tile_ci as usize) {
@@ -126,7 +131,7 @@ impl Writer<'_> {
     }
 
     /// Initialises the sums of a tile with zero, or with the data in element-wise layers.
-    fn begin(&mut self, thread: usize, tile: Tile) {
+    fn begin(&mut self, thread: usize, tile: LayerTile) {
         let first = match self.layer.kind {
             Kind::Elementwise => {
                 let first = self.instructions.len();
@@ -153,7 +158,7 @@ impl Writer<'_> {
     }
 
     /// Loads some channels of data with their weights, and multiplies them.
-    fn sum(&mut self, thread: usize, tile: Tile, depth: u32) {
+    fn sum(&mut self, thread: usize, tile: LayerTile, depth: u32) {
         let first = self.instructions.len();
         self.load_data(thread, tile, depth);
         let last = self.load_weights(thread, tile, depth);

@@ -1,14 +1,14 @@
 //! Loads of data and weights, and their products.
 
-use super::{Tile, Writer, short};
+use super::{LayerTile, ProgramWriter, short};
 use crate::core::Buffer;
 use crate::fit::Plan;
 use crate::instruction::{Instruction, Memory, MicroOp, Multiply, Pads, Steps, Tokens};
 use crate::knobs::Knobs;
 use crate::layer::{Kind, Layer};
 
-impl Writer<'_> {
-    pub(super) fn load_data(&mut self, thread: usize, tile: Tile, depth: u32) {
+impl ProgramWriter<'_> {
+    pub(super) fn load_data(&mut self, thread: usize, tile: LayerTile, depth: u32) {
         let Layer { height, width, strides, pads: [top, left, ..], .. } = *self.layer;
         let Plan { under: [rows, columns], data_blocks, .. } = self.plan;
         let blocks = self.layer.blocks(self.core)[1];
@@ -42,7 +42,7 @@ impl Writer<'_> {
         }
     }
 
-    pub(super) fn load_weights(&mut self, thread: usize, tile: Tile, depth: u32) -> usize {
+    pub(super) fn load_weights(&mut self, thread: usize, tile: LayerTile, depth: u32) -> usize {
         let taps = self.layer.kernel[0] * self.layer.kernel[1];
         let stride = self.layer.summed_blocks(self.core) * taps;
         self.push(Instruction::Load(Memory {

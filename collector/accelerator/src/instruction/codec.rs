@@ -12,9 +12,9 @@ const MULTIPLY: u64 = 2;
 const FINISH: u64 = 3;
 const ALU: u64 = 4;
 
-struct Writer(u64, u32);
+struct BitWriter(u64, u32);
 
-impl Writer {
+impl BitWriter {
     fn put(&mut self, width: u32, value: u64) {
         assert!(width == 64 || value >> width == 0, "{value} does not fit into {width} bits");
         self.0 |= value << self.1;
@@ -22,9 +22,9 @@ impl Writer {
     }
 }
 
-struct Reader(u64);
+struct BitReader(u64);
 
-impl Reader {
+impl BitReader {
     fn take(&mut self, width: u32) -> u64 {
         let value = self.0 & ((1 << width) - 1);
         self.0 >>= width;
@@ -51,14 +51,14 @@ impl Reader {
 /// Encodes an instruction. Its fields fit, since programs are checked before.
 pub fn encode(core: &Core, instruction: &Instruction) -> [u64; 2] {
     let [micro_op, sum, data, weight] = core.index_bits();
-    let (mut low, mut high) = (Writer(0, 0), Writer(0, 0));
-    let head = |low: &mut Writer, operation: u64, tokens: Tokens| {
+    let (mut low, mut high) = (BitWriter(0, 0), BitWriter(0, 0));
+    let head = |low: &mut BitWriter, operation: u64, tokens: Tokens| {
         low.put(3, operation);
         for bit in [tokens.pop_previous, tokens.pop_next, tokens.push_previous, tokens.push_next] {
             low.put(1, u64::from(bit));
         }
     };
-    let steps = |low: &mut Writer, steps: Steps| {
+    let steps = |low: &mut BitWriter, steps: Steps| {
         low.put(micro_op, steps.begin.into());
         low.put(micro_op + 1, steps.end.into());
         low.put(14, steps.outer.into());
@@ -103,14 +103,13 @@ pub fn encode(core: &Core, instruction: &Instruction) -> [u64; 2] {
     [low.0, high.0]
 }
 
-/// Decodes an instruction.
 pub fn decode(core: &Core, [low, high]: [u64; 2]) -> Result<Instruction, DecodeError> {
     let [micro_op, sum, data, weight] = core.index_bits();
-    let (mut low, mut high) = (Reader(low), Reader(high));
+    let (mut low, mut high) = (BitReader(low), BitReader(high));
     let operation = low.take(3);
     let tokens =
         Tokens { pop_previous: low.bit(), pop_next: low.bit(), push_previous: low.bit(), push_next: low.bit() };
-    let steps = |low: &mut Reader| Steps {
+    let steps = |low: &mut BitReader| Steps {
         begin: low.short(micro_op),
         end: low.short(micro_op + 1),
         outer: low.short(14),
@@ -168,7 +167,7 @@ impl MicroOp {
     /// Encodes the micro-operation.
     pub fn encode(self, core: &Core) -> u32 {
         let [_, sum, data, weight] = core.index_bits();
-        let mut writer = Writer(0, 0);
+        let mut writer = BitWriter(0, 0);
         for (width, value) in [(sum, self.sum), (data, self.data), (weight, self.weight)] {
             writer.put(width, value.into());
         }
@@ -178,7 +177,7 @@ impl MicroOp {
     /// Decodes a micro-operation.
     pub fn decode(core: &Core, bits: u32) -> MicroOp {
         let [_, sum, data, weight] = core.index_bits();
-        let mut reader = Reader(bits.into());
+        let mut reader = BitReader(bits.into());
         MicroOp { sum: reader.short(sum), data: reader.short(data), weight: reader.short(weight) }
     }
 }

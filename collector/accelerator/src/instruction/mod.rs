@@ -7,12 +7,9 @@ pub use codec::{decode, encode};
 use crate::core::Buffer;
 use serde::{Deserialize, Serialize};
 
-/// An instruction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instruction {
-    /// Load from memory.
     Load(Memory),
-    /// Store to memory.
     Store(Memory),
     /// Multiply-accumulate into sums, or reset of sums.
     Multiply(Multiply),
@@ -38,13 +35,9 @@ pub struct Tokens {
 /// Transfer of a strided rectangle in memory from or to contiguous elements on the core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
-    /// Synchronisation.
     pub tokens: Tokens,
-    /// Buffer on the core.
     pub buffer: Buffer,
-    /// First element on the core.
     pub on_core: u16,
-    /// First element in memory.
     pub in_memory: u32,
     /// Number of rows. Without rows or columns the instruction only synchronises.
     pub rows: u16,
@@ -82,11 +75,9 @@ pub struct Steps {
 /// Repeated multiply-accumulate of data and weights into sums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiply {
-    /// Synchronisation.
     pub tokens: Tokens,
     /// Whether sums are reset instead.
     pub is_reset: bool,
-    /// Loops of the instruction.
     pub steps: Steps,
     /// Increments of the sum index per outer and inner iteration.
     pub sum: [u16; 2],
@@ -99,11 +90,8 @@ pub struct Multiply {
 /// Repeated ALU operation of a sum with an immediate or another sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alu {
-    /// Synchronisation.
     pub tokens: Tokens,
-    /// Operation.
     pub op: AluOp,
-    /// Loops of the instruction.
     pub steps: Steps,
     /// Increments of the destination index per outer and inner iteration.
     pub sum: [u16; 2],
@@ -121,12 +109,10 @@ pub enum AluOp {
     Min,
     Max,
     Add,
-    /// Arithmetic right shift.
     ShiftRight,
 }
 
 impl AluOp {
-    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             AluOp::Min => "min",

@@ -1,6 +1,6 @@
 //! Event-driven timing simulation: the lane that can advance first executes its next step.
 
-use super::{Lane, Span, Timed, Timing, TimingError};
+use super::{ModuleSpan, TimedProgram, Timing, TimingError, TimingLane};
 use crate::check::{Module, count, is_empty, module, queues_of, tokens};
 use crate::instruction::{AluOp, Instruction};
 use crate::program::Program;
@@ -10,14 +10,14 @@ const INSTRUCTION_BYTES: u64 = 16;
 const QUEUE: usize = 512;
 
 #[derive(Default)]
-pub(super) struct Progress {
+pub(super) struct ModuleProgress {
     pub(super) now: u64,
-    work: Option<Work>,
+    work: Option<ModuleWork>,
     /// Queued instructions with the cycle at which each one is available.
     queue: VecDeque<(usize, u64)>,
 }
 
-struct Work {
+struct ModuleWork {
     place: usize,
     begin: u64,
     waited: u64,
@@ -36,12 +36,12 @@ pub(super) struct Clock<'a> {
     program: &'a Program,
     timing: &'a Timing,
     instructions: &'a [Instruction],
-    pub(super) lanes: [Progress; 4],
+    pub(super) lanes: [ModuleProgress; 4],
     /// Cycles at which tokens become available.
     tokens: [VecDeque<u64>; 4],
     fetched: usize,
     port_free: u64,
-    timed: Timed,
+    timed: TimedProgram,
 }
 
 impl<'a> Clock<'a> {
@@ -54,20 +54,20 @@ impl<'a> Clock<'a> {
             tokens: Default::default(),
             fetched: 0,
             port_free: 0,
-            timed: Timed::default(),
+            timed: TimedProgram::default(),
         }
     }
 
     /// Returns the lane that can advance first.
-    pub(super) fn earliest(&self) -> Option<Lane> {
-        let ready = Lane::ALL.into_iter().filter_map(|lane| Some((self.when(lane)?, lane)));
+    pub(super) fn earliest(&self) -> Option<TimingLane> {
+        let ready = TimingLane::ALL.into_iter().filter_map(|lane| Some((self.when(lane)?, lane)));
         // Ties are resolved by the order of lanes.
         ready.min_by_key(|(when, lane)| (*when, *lane as usize)).map(|(_, lane)| lane)
     }
 
     /// Returns the cycle at which a lane can advance, or `None` if it waits for another lane.
-    fn when(&self, lane: Lane) -> Option<u64> {
-        let Progress { now, work, queue } = &self.lanes[lane as usize];
+    fn when(&self, lane: TimingLane) -> Option<u64> {
+        let ModuleProgress { now, work, queue } = &self.lanes[lane as usize];
         if work.is_some() {
             return Some(*now);
         }
@@ -82,8 +82,8 @@ impl<'a> Clock<'a> {
         given.chain([Some(there), Some(*now)]).collect::<Option<Vec<u64>>>()?.into_iter().max()
     }
 
-    pub(super) fn step(&mut self, lane: Lane, seen: &mut dyn FnMut(Span)) {
-        if lane == Lane::Fetch {
+    pub(super) fn step(&mut self, lane: TimingLane, seen: &mut dyn FnMut(ModuleSpan)) {
+        if lane == TimingLane::Fetch {
             return self.fetch();
         }
         let when = self.when(lane).unwrap_or(self.lanes[lane as usize].now);
@@ -106,11 +106,11 @@ impl<'a> Clock<'a> {
             }
             self.fetched += 1;
         }
-        let now = self.lanes[Lane::Fetch as usize].now;
+        let now = self.lanes[TimingLane::Fetch as usize].now;
         let bytes = (self.fetched - first) as u64 * INSTRUCTION_BYTES;
-        let (end, _) = self.transfer(Lane::Fetch, (now, self.timing.burst), bytes);
-        self.lanes[Lane::Fetch as usize].now = end;
-        self.timed.busy[Lane::Fetch as usize] += end - now;
+        let (end, _) = self.transfer(TimingLane::Fetch, (now, self.timing.burst), bytes);
+        self.lanes[TimingLane::Fetch as usize].now = end;
+        self.timed.busy[TimingLane::Fetch as usize] += end - now;
         self.timed.instructions += (self.fetched - first) as u64;
         for place in first..self.fetched {
             if let Some(module) = module(&self.instructions[place]) {
@@ -119,7 +119,7 @@ impl<'a> Clock<'a> {
         }
     }
 
-    fn begin(&mut self, lane: Lane, when: u64) {
+    fn begin(&mut self, lane: TimingLane, when: u64) {
         let (place, _) = self.lanes[lane as usize].queue.pop_front().expect("a lane that can go on has an instruction");
         let instruction = &self.instructions[place];
         let module = module_of(lane).expect("a lane of a module");
@@ -128,11 +128,11 @@ impl<'a> Clock<'a> {
         }
         let Timing { instruction: start, .. } = *self.timing;
         let (rows, row, beside) = self.cost(instruction);
-        let row_start = if lane == Lane::Store { self.timing.store_row } else { self.timing.row };
+        let row_start = if lane == TimingLane::Store { self.timing.store_row } else { self.timing.row };
         let now = when + start + if rows > 0 { row_start } else { 0 };
         let progress = &mut self.lanes[lane as usize];
         progress.now = now;
-        progress.work = Some(Work { place, begin: when, waited: 0, row, rows, left: row, beside, row_start });
+        progress.work = Some(ModuleWork { place, begin: when, waited: 0, row, rows, left: row, beside, row_start });
     }
 
     /// Returns rows, bytes per row and additional cycles of an instruction.
@@ -166,7 +166,7 @@ impl<'a> Clock<'a> {
         }
     }
 
-    fn burst(&mut self, lane: Lane, mut work: Work) {
+    fn burst(&mut self, lane: TimingLane, mut work: ModuleWork) {
         let now = self.lanes[lane as usize].now;
         let bytes = work.left.min(self.timing.burst_beats * self.timing.beat_bytes);
         let delay = if work.left == work.row { self.timing.burst } else { self.timing.next_burst };
@@ -185,7 +185,7 @@ impl<'a> Clock<'a> {
     }
 
     /// Simulates one burst and its latency. Returns its end and the time it waited for the port.
-    fn transfer(&mut self, lane: Lane, (now, delay): (u64, u64), bytes: u64) -> (u64, u64) {
+    fn transfer(&mut self, lane: TimingLane, (now, delay): (u64, u64), bytes: u64) -> (u64, u64) {
         let timing = self.timing;
         let beats = bytes.div_ceil(timing.beat_bytes);
         // Memory that serves one burst at a time has latency only when it was idle.
@@ -200,7 +200,7 @@ impl<'a> Clock<'a> {
         (begin + held, begin - asked)
     }
 
-    fn finish(&mut self, lane: Lane, work: &Work, seen: &mut dyn FnMut(Span)) {
+    fn finish(&mut self, lane: TimingLane, work: &ModuleWork, seen: &mut dyn FnMut(ModuleSpan)) {
         let progress = &mut self.lanes[lane as usize];
         progress.now += work.beside;
         let end = progress.now;
@@ -210,10 +210,10 @@ impl<'a> Clock<'a> {
         }
         self.timed.busy[lane as usize] += end - work.begin;
         self.timed.cycles = self.timed.cycles.max(end);
-        seen(Span { place: work.place, lane, begin: work.begin, end, waited: work.waited });
+        seen(ModuleSpan { place: work.place, lane, begin: work.begin, end, waited: work.waited });
     }
 
-    pub(super) fn end(self) -> Result<Timed, TimingError> {
+    pub(super) fn end(self) -> Result<TimedProgram, TimingError> {
         let waits = self.lanes.iter().any(|lane| !lane.queue.is_empty() || lane.work.is_some());
         if waits || self.fetched < self.instructions.len() {
             return Err(TimingError::Standstill);
@@ -222,12 +222,12 @@ impl<'a> Clock<'a> {
     }
 }
 
-fn module_of(lane: Lane) -> Option<Module> {
+fn module_of(lane: TimingLane) -> Option<Module> {
     match lane {
-        Lane::Load => Some(Module::Load),
-        Lane::Compute => Some(Module::Compute),
-        Lane::Store => Some(Module::Store),
-        Lane::Fetch => None,
+        TimingLane::Load => Some(Module::Load),
+        TimingLane::Compute => Some(Module::Compute),
+        TimingLane::Store => Some(Module::Store),
+        TimingLane::Fetch => None,
     }
 }
 

@@ -19,38 +19,36 @@ const MOST_CYCLES: u64 = 1 << 50;
 /// A unit that works concurrently with the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Lane {
+pub enum TimingLane {
     Load,
     Compute,
     Store,
     Fetch,
 }
 
-impl Lane {
+impl TimingLane {
     /// All lanes in the order of their priority at the port.
-    pub const ALL: [Lane; 4] = [Lane::Load, Lane::Compute, Lane::Store, Lane::Fetch];
+    pub const ALL: [TimingLane; 4] = [TimingLane::Load, TimingLane::Compute, TimingLane::Store, TimingLane::Fetch];
 
     /// Returns the displayed name.
     pub fn name(self) -> &'static str {
         match self {
-            Lane::Load => "load",
-            Lane::Compute => "compute",
-            Lane::Store => "store",
-            Lane::Fetch => "fetch",
+            TimingLane::Load => "load",
+            TimingLane::Compute => "compute",
+            TimingLane::Store => "store",
+            TimingLane::Fetch => "fetch",
         }
     }
 }
 
 /// Execution interval of an instruction in cycles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
+pub struct ModuleSpan {
     /// Index of the instruction.
     pub place: usize,
-    /// Lane that executed it.
-    pub lane: Lane,
+    pub lane: TimingLane,
     /// Start, after its tokens were available.
     pub begin: u64,
-    /// End.
     pub end: u64,
     /// Cycles spent waiting for the port.
     pub waited: u64,
@@ -58,8 +56,7 @@ pub struct Span {
 
 /// Simulated times of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Timed {
-    /// Cycles from the first instruction to the last.
+pub struct TimedProgram {
     pub cycles: u64,
     /// Busy cycles of each lane.
     pub busy: [u64; 4],
@@ -69,7 +66,6 @@ pub struct Timed {
     pub port: u64,
     /// Bytes transferred by the port.
     pub bytes: u64,
-    /// Number of instructions.
     pub instructions: u64,
 }
 
@@ -82,7 +78,7 @@ pub enum Bound {
     Store,
 }
 
-impl Timed {
+impl TimedProgram {
     /// Returns the busiest lane.
     pub fn bound(&self) -> Bound {
         let [load, compute, store, _] = self.busy;
@@ -117,13 +113,16 @@ pub enum TimingError {
     Endless,
 }
 
-/// Simulates a program.
-pub fn simulate(program: &Program, timing: &Timing) -> Result<Timed, TimingError> {
+pub fn simulate(program: &Program, timing: &Timing) -> Result<TimedProgram, TimingError> {
     simulate_with(program, timing, &mut |_| ())
 }
 
 /// Simulates a program and calls `seen` at the end of each instruction.
-pub fn simulate_with(program: &Program, timing: &Timing, seen: &mut dyn FnMut(Span)) -> Result<Timed, TimingError> {
+pub fn simulate_with(
+    program: &Program,
+    timing: &Timing,
+    seen: &mut dyn FnMut(ModuleSpan),
+) -> Result<TimedProgram, TimingError> {
     let decoded = program.instructions.iter().enumerate();
     let decoded =
         decoded.map(|(place, bits)| decode(&program.core, *bits).map_err(|why| TimingError::Decode { place, why }));

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 /// Costs in core cycles, unless noted otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Per instruction.
     pub instruction: u64,
     /// Per row read.
     pub row: u64,
@@ -17,7 +16,6 @@ pub struct Timing {
     pub next_burst: u64,
     /// Beats per burst, one cycle each.
     pub burst_beats: u64,
-    /// Bytes per beat.
     pub beat_bytes: u64,
     /// Whether the port is occupied during the latency, too.
     pub is_one_at_a_time: bool,
@@ -25,7 +23,6 @@ pub struct Timing {
     pub joins_rows: bool,
     /// Per element of padding.
     pub pad: u64,
-    /// Pipeline fill of multiplications.
     pub multiply_fill: u64,
     /// Per product.
     pub multiply_step: u64,
@@ -42,15 +39,12 @@ pub struct Timing {
 /// A named set of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimingSet {
-    /// Name as in records.
     pub name: &'static str,
     /// Version, raised with every change.
     pub version: u32,
-    /// Provenance of the values.
     pub provenance: &'static str,
     /// Whether the set was validated with times of hardware.
     pub is_calibrated: bool,
-    /// Values.
     pub timing: Timing,
 }
 
@@ -73,7 +67,6 @@ const HLS: Timing = Timing {
     host_call_ns: 150_000,
 };
 
-/// Returns all sets.
 pub fn timing_sets() -> &'static [TimingSet] {
     &[
         TimingSet {
@@ -107,7 +100,7 @@ pub fn timing_sets() -> &'static [TimingSet] {
         TimingSet {
             name: "ultra96-hls-333",
             version: 1,
-            provenance: "the numbers of `pynq-hls-100` with a port of 128 bits; nobody published a time to compare with",
+            provenance: "the numbers of `pynq-hls-100` with a port of 128 bits; no published time exists for comparison",
             is_calibrated: false,
             timing: Timing { beat_bytes: 16, ..HLS },
         },
@@ -115,7 +108,6 @@ pub fn timing_sets() -> &'static [TimingSet] {
 }
 
 impl TimingSet {
-    /// Returns the set with a name.
     pub fn named(name: &str) -> Option<&'static TimingSet> {
         timing_sets().iter().find(|set| set.name == name)
     }

@@ -1,6 +1,6 @@
 //! Random operands and tilings, and comparison with the reference.
 
-use accelerator::{Core, Knobs, Machine, check, choices, fits, generate, layer_of};
+use accelerator::{Core, FunctionalMachine, Knobs, check, choices, fits, generate, layer_of};
 use models::{DType, Task, TensorType};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -62,7 +62,8 @@ pub fn is_exact(core: &Core, task: &Task, knobs: &Knobs, inputs: &[Tensor], orde
     let wanted = reference::evaluate(task, inputs).unwrap();
     let operands: Vec<&[u8]> = inputs.iter().map(Tensor::bytes).collect();
     for order in 0..orders {
-        let (bytes, _) = Machine::compute(&program, &operands, order).unwrap_or_else(|why| panic!("{what}: {why}"));
+        let (bytes, _) =
+            FunctionalMachine::compute(&program, &operands, order).unwrap_or_else(|why| panic!("{what}: {why}"));
         assert!(bytes == wanted.bytes(), "{what}: differs in order {order}");
     }
 }

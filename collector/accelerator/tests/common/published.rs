@@ -1,6 +1,8 @@
 //! Published board times, read from an external file; the project contains no copy of them.
 
-use accelerator::{AluOp, Core, Kind, Knobs, Layer, Misfit, Post, Program, Tensors, Timed, Timing, generate, simulate};
+use accelerator::{
+    AluOp, Core, Kind, Knobs, Layer, Misfit, Post, Program, Tensors, TimedProgram, Timing, generate, simulate,
+};
 use std::path::{Path, PathBuf};
 
 /// A published time of a layer with its tiling.
@@ -114,7 +116,7 @@ impl Row {
 }
 
 /// Returns the simulated milliseconds, including the host.
-pub fn milliseconds(timed: &Timed, timing: &Timing, mhz: f64) -> f64 {
+pub fn milliseconds(timed: &TimedProgram, timing: &Timing, mhz: f64) -> f64 {
     let host = timing.host_call_ns + timing.host_instruction_ns * timed.instructions;
     timed.cycles as f64 / mhz / 1e3 + host as f64 / 1e6
 }

@@ -4,7 +4,7 @@
 //! Memory is mapped cached, since the ports of the published designs (ACP, HPC0) are coherent. It is accessed by copies
 //! and never as a slice, because the core writes it concurrently.
 
-use accelerator::{Block, Bus, Core, boards, registers};
+use accelerator::{Bus, BusBlock, Core, boards, registers};
 use nix::libc::off_t;
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use std::ffi::c_void;
@@ -16,7 +16,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Instant;
 
-struct Places {
+struct FabricAddresses {
     /// Physical memory of the board as a file.
     registers: PathBuf,
     /// Offset of the core's registers in that file.
@@ -30,14 +30,14 @@ struct Places {
 }
 
 pub struct Devmem {
-    registers: Mapping,
-    memory: Mapping,
+    registers: DeviceMapping,
+    memory: DeviceMapping,
     address: u64,
     manager: PathBuf,
     begin: Instant,
 }
 
-struct Mapping {
+struct DeviceMapping {
     start: NonNull<c_void>,
     bytes: usize,
 }
@@ -56,7 +56,7 @@ impl Devmem {
             }
         };
         let board = boards().iter().find(|board| board.name == name).ok_or("the board is not known")?;
-        Devmem::at(&Places {
+        Devmem::at(&FabricAddresses {
             registers: "/dev/mem".into(),
             base: board.registers,
             memory: "/dev/udmabuf0".into(),
@@ -65,7 +65,7 @@ impl Devmem {
         })
     }
 
-    fn at(places: &Places) -> Result<Devmem, String> {
+    fn at(places: &FabricAddresses) -> Result<Devmem, String> {
         const SETUP: &str = "load the kernel module u-dma-buf with memory for the core, as \
                              `modprobe u-dma-buf udmabuf0=67108864` does";
         let registers = opened(&places.registers, nix::libc::O_SYNC).map_err(|why| {
@@ -82,17 +82,17 @@ impl Devmem {
                  below 2^32"
             ));
         }
-        let block_bytes = registers::BLOCK_BYTES * Block::ALL.len() as u64;
+        let block_bytes = registers::BLOCK_BYTES * BusBlock::ALL.len() as u64;
         Ok(Devmem {
-            registers: Mapping::new(&registers, places.base, block_bytes)?,
-            memory: Mapping::new(&memory, 0, bytes)?,
+            registers: DeviceMapping::new(&registers, places.base, block_bytes)?,
+            memory: DeviceMapping::new(&memory, 0, bytes)?,
             address,
             manager: places.manager.clone(),
             begin: Instant::now(),
         })
     }
 
-    fn register(&self, block: Block, register: u32) -> *mut u32 {
+    fn register(&self, block: BusBlock, register: u32) -> *mut u32 {
         let at = block as u64 * registers::BLOCK_BYTES + u64::from(register);
         let at = usize::try_from(at).expect("four blocks are small");
         assert!(register.is_multiple_of(4) && at + 4 <= self.registers.bytes, "there is no register {register:#x}");
@@ -108,14 +108,14 @@ impl Devmem {
 }
 
 impl Bus for Devmem {
-    fn write(&mut self, block: Block, register: u32, value: u32) {
+    fn write(&mut self, block: BusBlock, register: u32, value: u32) {
         barrier();
         // SAFETY: the address was checked to lie in the mapping, which `self` owns; registers are four bytes wide.
         unsafe { self.register(block, register).write_volatile(value) };
         barrier();
     }
 
-    fn read(&mut self, block: Block, register: u32) -> u32 {
+    fn read(&mut self, block: BusBlock, register: u32) -> u32 {
         // SAFETY: as in `write`.
         let value = unsafe { self.register(block, register).read_volatile() };
         barrier();
@@ -188,8 +188,8 @@ fn number(path: &Path) -> Result<u64, String> {
     read.map_err(|error| wrong(&error))
 }
 
-impl Mapping {
-    fn new(file: &File, at: u64, bytes: u64) -> Result<Mapping, String> {
+impl DeviceMapping {
+    fn new(file: &File, at: u64, bytes: u64) -> Result<DeviceMapping, String> {
         let failed = |why: &dyn std::fmt::Display| format!("cannot map {bytes} bytes at {at:#x}: {why}");
         let length =
             usize::try_from(bytes).ok().and_then(NonZeroUsize::new).ok_or_else(|| failed(&"that is no size"))?;
@@ -197,11 +197,11 @@ impl Mapping {
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         // SAFETY: a new mapping at an address chosen by the kernel affects no existing memory.
         let start = unsafe { mmap(None, length, access, MapFlags::MAP_SHARED, file, at) };
-        Ok(Mapping { start: start.map_err(|error| failed(&error))?, bytes: length.get() })
+        Ok(DeviceMapping { start: start.map_err(|error| failed(&error))?, bytes: length.get() })
     }
 }
 
-impl Drop for Mapping {
+impl Drop for DeviceMapping {
     fn drop(&mut self) {
         // SAFETY: `self` owns the mapping, and no address of it outlives a call.
         let _ = unsafe { munmap(self.start, self.bytes) };
@@ -210,14 +210,14 @@ impl Drop for Mapping {
 
 #[cfg(test)]
 mod tests {
-    use super::{Devmem, Places};
-    use accelerator::{Block, Bus, Core, registers};
+    use super::{Devmem, FabricAddresses};
+    use accelerator::{Bus, BusBlock, Core, registers};
     use std::fs;
     use std::os::unix::fs::FileExt;
 
     const BASE: u64 = 0x4000;
 
-    fn board(folder: &tempfile::TempDir) -> Places {
+    fn board(folder: &tempfile::TempDir) -> FabricAddresses {
         let path = |name: &str| folder.path().join(name);
         for (name, bytes) in [("mem", BASE + 0x4000), ("memory", 0x8000)] {
             fs::File::create(path(name)).and_then(|file| file.set_len(bytes)).expect("a file");
@@ -228,7 +228,7 @@ mod tests {
         }
         fs::write(path("told/size"), "32768\n").expect("a file");
         let (registers, memory, manager) = (path("mem"), path("memory"), path("manager"));
-        Places { registers, base: BASE, memory, told: vec![path("gone"), path("told")], manager }
+        FabricAddresses { registers, base: BASE, memory, told: vec![path("gone"), path("told")], manager }
     }
 
     #[test]
@@ -237,8 +237,8 @@ mod tests {
         let places = board(&folder);
         let mut bus = Devmem::at(&places).expect("everything is there");
         assert_eq!((bus.address(), bus.bytes()), (0x1f40_0000, 0x8000));
-        bus.write(Block::Compute, registers::SUMS, 0x0102_0304);
-        assert_eq!(bus.read(Block::Compute, registers::SUMS), 0x0102_0304);
+        bus.write(BusBlock::Compute, registers::SUMS, 0x0102_0304);
+        assert_eq!(bus.read(BusBlock::Compute, registers::SUMS), 0x0102_0304);
         let mut found = [0; 4];
         let file = fs::File::open(&places.registers).expect("it is there");
         file.read_exact_at(&mut found, BASE + 0x2028).expect("it is there");
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_named_with_what_to_do() {
-        let refused = |spoil: &dyn Fn(&mut Places)| {
+        let refused = |spoil: &dyn Fn(&mut FabricAddresses)| {
             let folder = tempfile::tempdir().expect("a folder");
             let mut places = board(&folder);
             spoil(&mut places);
@@ -268,7 +268,7 @@ mod tests {
         assert!(refused(&|places| places.memory = "/gone".into()).contains("modprobe u-dma-buf"));
         assert!(refused(&|places| places.told.clear()).contains("nothing tells where"));
         let write = |name: &'static str, text: &'static str| {
-            move |places: &mut Places| fs::write(places.told[1].join(name), text).expect("a file")
+            move |places: &mut FabricAddresses| fs::write(places.told[1].join(name), text).expect("a file")
         };
         assert!(refused(&write("phys_addr", "0x1f400001")).contains("does not reach"));
         assert!(refused(&write("phys_addr", "0xffffffffffff0000")).contains("does not reach"));

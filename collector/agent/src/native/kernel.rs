@@ -14,7 +14,7 @@ const IMPORTS: &str = "__tvm_ffi__library_bin";
 /// Argument or result in TVM's calling convention.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Cell {
+struct ArgumentCell {
     kind: i32,
     zero: u32,
     value: u64,
@@ -34,14 +34,14 @@ struct RawTensor {
     byte_offset: u64,
 }
 
-type Entry = unsafe extern "C" fn(*mut c_void, *const Cell, i32, *mut Cell) -> i32;
+type Entry = unsafe extern "C" fn(*mut c_void, *const ArgumentCell, i32, *mut ArgumentCell) -> i32;
 
 #[derive(Clone)]
 pub struct Library(Rc<libloading::os::unix::Library>);
 
 /// Function of a library. It keeps the library loaded.
 #[derive(Clone)]
-pub struct Kernel {
+pub struct LibraryKernel {
     entry: Entry,
     name: String,
     _library: Library,
@@ -50,7 +50,7 @@ pub struct Kernel {
 /// Arguments that are prepared once for many calls. Their referents are stored in vectors, because moving a box would
 /// invalidate pointers into it under Rust's aliasing rules.
 pub struct Arguments {
-    cells: Vec<Cell>,
+    cells: Vec<ArgumentCell>,
     _tensors: Vec<RawTensor>,
     _extents: Vec<[Vec<i64>; 2]>,
 }
@@ -79,11 +79,11 @@ impl Library {
         Ok(library)
     }
 
-    pub fn kernel(&self, name: &str) -> Option<Kernel> {
+    pub fn kernel(&self, name: &str) -> Option<LibraryKernel> {
         let symbol = self.symbol(&format!("{PREFIX}{name}"))?;
         // SAFETY: TVM's interface defines this signature for functions with this prefix.
         let entry = unsafe { std::mem::transmute::<*mut c_void, Entry>(symbol) };
-        Some(Kernel { entry, name: name.to_owned(), _library: self.clone() })
+        Some(LibraryKernel { entry, name: name.to_owned(), _library: self.clone() })
     }
 
     fn symbol(&self, name: &str) -> Option<*mut c_void> {
@@ -117,7 +117,7 @@ impl Arguments {
                 Value::Tensor(_) => addresses.next().expect("each tensor has a place"),
                 other => return Err(NativeError(format!("a kernel takes no argument such as {other:?}"))),
             };
-            cells.push(Cell { kind: value.kind(), zero: 0, value: bits });
+            cells.push(ArgumentCell { kind: value.kind(), zero: 0, value: bits });
         }
         Ok(Arguments { cells, _tensors: tensors, _extents: extents })
     }
@@ -145,12 +145,12 @@ fn laid(tensor: &Tensor, memory: &Memory) -> Result<(RawTensor, [Vec<i64>; 2]), 
     Ok((raw, [shape, strides]))
 }
 
-impl Kernel {
+impl LibraryKernel {
     /// Calls the kernel `times` times.
     pub fn call(&self, arguments: &Arguments, times: u32) -> Result<(), NativeError> {
         let count = i32::try_from(arguments.cells.len()).expect("a list is short");
         for _ in 0..times {
-            let mut result = Cell { kind: 0, zero: 0, value: 0 };
+            let mut result = ArgumentCell { kind: 0, zero: 0, value: 0 };
             // SAFETY: the cells point to tensors that live as long as `arguments`, in memory checked to hold them.
             // Kernels check types and extents; one that does not can only crash its own session.
             let code = unsafe { (self.entry)(std::ptr::null_mut(), arguments.cells.as_ptr(), count, &raw mut result) };

@@ -16,13 +16,13 @@ const ALIGNMENT: usize = 64;
 
 /// All tensor memory of a session.
 pub struct Memory {
-    blocks: BTreeMap<u64, Block>,
+    blocks: BTreeMap<u64, MemoryBlock>,
     next: u64,
     used: usize,
     most: usize,
 }
 
-struct Block {
+struct MemoryBlock {
     mapping: NonNull<c_void>,
     mapped: usize,
     start: NonNull<u8>,
@@ -61,7 +61,7 @@ impl Memory {
         // SAFETY: the rounded content is no larger than the part before the guard.
         let start = unsafe { mapping.byte_add(guard - content) }.cast::<u8>();
         self.used += bytes;
-        self.blocks.insert(self.next, Block { mapping, mapped, start, bytes });
+        self.blocks.insert(self.next, MemoryBlock { mapping, mapped, start, bytes });
         self.next += 1;
         Ok(self.next - 1)
     }
@@ -110,7 +110,7 @@ fn unknown(handle: u64) -> NativeError {
     NativeError(format!("there is no memory {handle}"))
 }
 
-impl Drop for Block {
+impl Drop for MemoryBlock {
     fn drop(&mut self) {
         // SAFETY: the block owns its mapping, and no address of it outlives a call.
         let _ = unsafe { munmap(self.mapping, self.mapped) };

@@ -10,7 +10,7 @@ mod socket;
 mod workspace;
 
 pub use devmem::Devmem;
-pub use kernel::{Arguments, Kernel, Library};
+pub use kernel::{Arguments, Library, LibraryKernel};
 pub use memory::Memory;
 pub use pool::{has_cpus, pool_threads, use_cpus};
 pub use socket::detect_dead_peer;

@@ -28,7 +28,7 @@ struct Meeting {
 
 /// Current work: addresses of the function, its data and environment, and the number of tasks.
 #[derive(Clone, Copy, Default)]
-struct Job {
+struct PoolJob {
     task: usize,
     data: usize,
     environment: usize,
@@ -36,26 +36,26 @@ struct Job {
 }
 
 #[derive(Default)]
-struct Shared {
-    job: Mutex<Job>,
+struct PoolState {
+    job: Mutex<PoolJob>,
     launch: AtomicUsize,
     at_work: AtomicUsize,
     has_failed: AtomicBool,
     is_over: AtomicBool,
 }
 
-struct Pool {
+struct WorkerPool {
     cpus: Vec<usize>,
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
     workers: Vec<JoinHandle<()>>,
 }
 
-static POOL: Mutex<Option<Pool>> = Mutex::new(None);
+static POOL: Mutex<Option<WorkerPool>> = Mutex::new(None);
 
 /// Recreates the pool with one thread on each of these CPUs. The calling thread uses the first one.
 pub fn use_cpus(cpus: &[usize]) -> Result<(), affinity::AffinityError> {
     affinity::pin(&cpus[..1])?;
-    let shared = Arc::new(Shared::default());
+    let shared = Arc::new(PoolState::default());
     let threads = cpus.len();
     let workers = cpus.iter().enumerate().skip(1).map(|(place, &cpu)| {
         let shared = Arc::clone(&shared);
@@ -65,7 +65,7 @@ pub fn use_cpus(cpus: &[usize]) -> Result<(), affinity::AffinityError> {
             work(&shared, place, threads);
         })
     });
-    let pool = Pool { cpus: cpus.to_vec(), workers: workers.collect(), shared: Arc::clone(&shared) };
+    let pool = WorkerPool { cpus: cpus.to_vec(), workers: workers.collect(), shared: Arc::clone(&shared) };
     *POOL.lock().expect("nobody panics with the pool") = Some(pool);
     Ok(())
 }
@@ -101,7 +101,7 @@ pub fn has_cpus() -> bool {
     POOL.lock().is_ok_and(|pool| pool.is_some())
 }
 
-impl Drop for Pool {
+impl Drop for WorkerPool {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Release);
         self.workers.iter().for_each(|worker| worker.thread().unpark());
@@ -111,7 +111,7 @@ impl Drop for Pool {
     }
 }
 
-fn work(shared: &Shared, place: usize, threads: usize) {
+fn work(shared: &PoolState, place: usize, threads: usize) {
     let mut seen = 0;
     loop {
         let mut asked = 0;
@@ -132,7 +132,7 @@ fn work(shared: &Shared, place: usize, threads: usize) {
     }
 }
 
-fn run_share(job: &Job, place: usize, threads: usize, shared: &Shared) {
+fn run_share(job: &PoolJob, place: usize, threads: usize, shared: &PoolState) {
     for task in (place..job.count).step_by(threads) {
         let number = c_int::try_from(task).expect("tasks are few");
         // SAFETY: the addresses come from the launch, which does not return before all tasks have ended.
@@ -160,13 +160,13 @@ pub unsafe extern "C" fn launch(task: Task, data: *mut c_void, wanted: c_int) ->
     let meeting = Meeting::default();
     let number = c_int::try_from(count).expect("threads are few");
     let mut environment = Environment { barrier: &raw const meeting, count: number };
-    let job = Job {
+    let job = PoolJob {
         task: task as *const () as usize,
         data: data as usize,
         environment: &raw mut environment as usize,
         count,
     };
-    let idle = Shared::default();
+    let idle = PoolState::default();
     let shared = pool.as_ref().map_or(&idle, |pool| &pool.shared);
     let workers: Vec<&Thread> = pool.iter().flat_map(|pool| &pool.workers).map(JoinHandle::thread).collect();
     shared.has_failed.store(false, Ordering::Release);

@@ -1,21 +1,21 @@
 //! Call sequences: a whole model is a single function on the board, so that no call waits for the client.
 
-use super::{Refusal, refuse};
-use crate::native::{Arguments, Kernel, Memory, NativeError};
+use super::{RequestRefusal, refuse};
+use crate::native::{Arguments, LibraryKernel, Memory, NativeError};
 use remote::wire::Value;
 use std::cell::RefCell;
 use std::rc::Rc;
 
 const CALLS_MAX: usize = 100_000;
 
-type Call = (Kernel, Vec<Value>);
+type Call = (LibraryKernel, Vec<Value>);
 
 /// Calls as given by the client. Tensors may be freed in the meantime, so addresses are resolved for every run.
 #[derive(Clone, Default)]
-pub struct Calls(Rc<RefCell<Vec<Call>>>);
+pub struct CallList(Rc<RefCell<Vec<Call>>>);
 
-impl Calls {
-    pub fn push(&self, kernel: Kernel, arguments: &[Value]) -> Result<(), Refusal> {
+impl CallList {
+    pub fn push(&self, kernel: LibraryKernel, arguments: &[Value]) -> Result<(), RequestRefusal> {
         let mut calls = self.0.borrow_mut();
         if calls.len() >= CALLS_MAX {
             return refuse(format!("a row has at most {CALLS_MAX} calls"));
@@ -33,10 +33,10 @@ impl Calls {
 }
 
 /// Calls with resolved addresses.
-pub struct Laid(Vec<(Kernel, Arguments)>);
+pub struct Laid(Vec<(LibraryKernel, Arguments)>);
 
 impl Laid {
-    pub fn one(kernel: Kernel, arguments: Arguments) -> Laid {
+    pub fn one(kernel: LibraryKernel, arguments: Arguments) -> Laid {
         Laid(vec![(kernel, arguments)])
     }
 

@@ -3,10 +3,10 @@
 //! All addresses in instructions are validated before a run, since nothing else prevents the core from accessing other
 //! memory. Blocks are freed when the session ends; there is only one session at a time.
 
-use super::{Refusal, refuse};
+use super::{RequestRefusal, refuse};
 use crate::folder::CORE_AT_WORK;
 use accelerator::{Bus, Core, INSTRUCTION_BYTES, LaunchError, check_places, launch, read_stream};
-use remote::fabric::{self, Fabric, FabricKind, RUN_US_MAX, Ran, Status};
+use remote::fabric::{self, Fabric, FabricKind, FabricStatus, RUN_US_MAX, Ran};
 use remote::packet::PACKET_BYTES_MAX;
 use remote::wire::Value;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const BLOCKS_MAX: usize = 1024;
 const INSTRUCTIONS_MAX: u64 = 1 << 21;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum FabricRequest {
     Program,
     Info,
     Allocate,
@@ -30,23 +30,22 @@ pub enum Asked {
     Free,
 }
 
-impl Asked {
-    pub fn of(name: &str) -> Option<Asked> {
+impl FabricRequest {
+    pub fn of(name: &str) -> Option<FabricRequest> {
         Some(match name {
-            fabric::PROGRAM => Asked::Program,
-            fabric::INFO => Asked::Info,
-            fabric::ALLOCATE => Asked::Allocate,
-            fabric::ADDRESS => Asked::Address,
-            fabric::WRITE => Asked::Write,
-            fabric::READ => Asked::Read,
-            fabric::RUN => Asked::Run,
-            fabric::FREE => Asked::Free,
+            fabric::PROGRAM => FabricRequest::Program,
+            fabric::INFO => FabricRequest::Info,
+            fabric::ALLOCATE => FabricRequest::Allocate,
+            fabric::ADDRESS => FabricRequest::Address,
+            fabric::WRITE => FabricRequest::Write,
+            fabric::READ => FabricRequest::Read,
+            fabric::RUN => FabricRequest::Run,
+            fabric::FREE => FabricRequest::Free,
             _ => return None,
         })
     }
 }
 
-/// Fabric of a session.
 pub struct OnFabric {
     kind: FabricKind,
     bus: Box<dyn Bus>,
@@ -73,35 +72,35 @@ impl OnFabric {
     }
 
     /// Records whether the core is running without a known end, also for later sessions.
-    fn set_stuck(&mut self, is_stuck: bool) -> Result<(), Refusal> {
+    fn set_stuck(&mut self, is_stuck: bool) -> Result<(), RequestRefusal> {
         self.is_stuck = is_stuck;
         let done = match &self.mark {
             Some(mark) if is_stuck => std::fs::write(mark, ""),
             Some(mark) if mark.exists() => std::fs::remove_file(mark),
             _ => Ok(()),
         };
-        done.map_err(|error| Refusal(format!("cannot note the state of the core: {error}")))
+        done.map_err(|error| RequestRefusal(format!("cannot note the state of the core: {error}")))
     }
 
-    pub(super) fn call(&mut self, asked: Asked, arguments: &[Value]) -> Result<Value, Refusal> {
+    pub(super) fn call(&mut self, asked: FabricRequest, arguments: &[Value]) -> Result<Value, RequestRefusal> {
         match (asked, arguments) {
-            (Asked::Program, [Value::Text(name)]) => self.program(name).map(|()| Value::None),
-            (Asked::Info, []) => json(&Fabric {
+            (FabricRequest::Program, [Value::Text(name)]) => self.program(name).map(|()| Value::None),
+            (FabricRequest::Info, []) => json(&Fabric {
                 kind: self.kind,
                 core: self.core.as_ref().map(|(name, _)| name.clone()),
                 memory_bytes: self.bus.bytes(),
             }),
-            (Asked::Allocate, [Value::Int(bytes)]) => self.allocate(*bytes).map(Value::Int),
-            (Asked::Address, [Value::Int(handle)]) => {
+            (FabricRequest::Allocate, [Value::Int(bytes)]) => self.allocate(*bytes).map(Value::Int),
+            (FabricRequest::Address, [Value::Int(handle)]) => {
                 let address = self.bus.address() + self.block(*handle)?.start;
-                i64::try_from(address).map(Value::Int).map_err(|error| Refusal(error.to_string()))
+                i64::try_from(address).map(Value::Int).map_err(|error| RequestRefusal(error.to_string()))
             }
-            (Asked::Write, [Value::Int(handle), Value::Int(at), Value::Bytes(bytes)]) => {
+            (FabricRequest::Write, [Value::Int(handle), Value::Int(at), Value::Bytes(bytes)]) => {
                 let range = self.part(*handle, *at, bytes.len() as u64)?;
                 self.bus.put(range.start, bytes);
                 Ok(Value::None)
             }
-            (Asked::Read, [Value::Int(handle), Value::Int(at), Value::Int(count)]) => {
+            (FabricRequest::Read, [Value::Int(handle), Value::Int(at), Value::Int(count)]) => {
                 let count = size(*count)?;
                 if count > PACKET_BYTES_MAX / 2 {
                     return refuse(format!("{count} bytes are too many for a packet; read them in pieces"));
@@ -109,10 +108,10 @@ impl OnFabric {
                 let range = self.part(*handle, *at, count)?;
                 Ok(Value::Bytes(self.bus.get(range.start, count)))
             }
-            (Asked::Run, [Value::Int(handle), Value::Int(count), Value::Int(timeout_us)]) => {
+            (FabricRequest::Run, [Value::Int(handle), Value::Int(count), Value::Int(timeout_us)]) => {
                 json(&self.run(*handle, *count, *timeout_us)?)
             }
-            (Asked::Free, [Value::Int(handle)]) => match self.blocks.remove(handle) {
+            (FabricRequest::Free, [Value::Int(handle)]) => match self.blocks.remove(handle) {
                 Some(_) => Ok(Value::None),
                 None => unknown(*handle),
             },
@@ -121,19 +120,19 @@ impl OnFabric {
     }
 
     /// Selects the core, after loading the bitstream if a file is named.
-    fn program(&mut self, name: &str) -> Result<(), Refusal> {
+    fn program(&mut self, name: &str) -> Result<(), RequestRefusal> {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || ['_', '.', '-'].contains(&c);
         if name.len() > 100 || !name.chars().all(is_plain) {
             return refuse("a bitstream's name has letters, digits, `_`, `-` and `.`, at most 100");
         }
         let named = name.split(['_', '.']).next().unwrap_or_default();
         let core = Core::named(named).map_err(|error| {
-            Refusal(format!(
+            RequestRefusal(format!(
                 "`{name}` does not begin with the name of a core, as `1x16_i8w8a32_15_15_18_17.bin` does: {error}"
             ))
         })?;
         let file = Some(name).filter(|name| *name != named);
-        self.bus.program(&core, file).map_err(Refusal)?;
+        self.bus.program(&core, file).map_err(RequestRefusal)?;
         if file.is_some() {
             self.set_stuck(false)?;
         }
@@ -142,7 +141,7 @@ impl OnFabric {
     }
 
     /// Allocates a zeroed block in the first sufficient gap.
-    fn allocate(&mut self, bytes: i64) -> Result<i64, Refusal> {
+    fn allocate(&mut self, bytes: i64) -> Result<i64, RequestRefusal> {
         let wanted = size(bytes)?.max(1);
         if self.blocks.len() >= BLOCKS_MAX {
             return refuse(format!("a session has at most {BLOCKS_MAX} blocks of the fabric's memory"));
@@ -181,9 +180,9 @@ impl OnFabric {
         }
     }
 
-    fn run(&mut self, handle: i64, count: i64, timeout_us: i64) -> Result<Ran, Refusal> {
+    fn run(&mut self, handle: i64, count: i64, timeout_us: i64) -> Result<Ran, RequestRefusal> {
         let Some((_, core)) = &self.core else {
-            return refuse(format!("nobody said which core is on the fabric; `{}` says it", fabric::PROGRAM));
+            return refuse(format!("the core on the fabric is unknown; set it with `{}`", fabric::PROGRAM));
         };
         if self.is_stuck {
             return refuse("the core had no end before; another bitstream ends that");
@@ -197,16 +196,16 @@ impl OnFabric {
         }
         let own = self.part(handle, 0, count * INSTRUCTION_BYTES)?;
         let stream = self.bus.get(own.start, own.end - own.start);
-        let stream = read_stream(core, &stream).map_err(|error| Refusal(error.to_string()))?;
+        let stream = read_stream(core, &stream).map_err(|error| RequestRefusal(error.to_string()))?;
         let origin = self.bus.address();
         // Excludes the block of instructions, so that they cannot change after their validation.
         let others = || self.blocks.iter().filter(|(other, _)| **other != handle).map(|(_, range)| range);
         let is_own = |touched: Range<u64>| {
             others().any(|block| origin + block.start <= touched.start && touched.end <= origin + block.end)
         };
-        check_places(core, &stream, is_own).map_err(|error| Refusal(error.to_string()))?;
-        let address = u32::try_from(origin + own.start).map_err(|error| Refusal(error.to_string()))?;
-        let count = u32::try_from(count).map_err(|error| Refusal(error.to_string()))?;
+        check_places(core, &stream, is_own).map_err(|error| RequestRefusal(error.to_string()))?;
+        let address = u32::try_from(origin + own.start).map_err(|error| RequestRefusal(error.to_string()))?;
+        let count = u32::try_from(count).map_err(|error| RequestRefusal(error.to_string()))?;
         let limit_ns = timeout_us.unsigned_abs() * 1000;
         // Set before the run, since the session may be killed before the core finishes.
         self.set_stuck(true)?;
@@ -215,17 +214,17 @@ impl OnFabric {
             self.set_stuck(false)?;
         }
         Ok(match ran {
-            Ok(taken_ns) => Ran(Status::Done, taken_ns as f64 / 1e3),
-            Err(LaunchError::TimedOut(_)) => Ran(Status::TimedOut, timeout_us as f64),
-            Err(LaunchError::StaleDone) => Ran(Status::StaleDone, 0.0),
+            Ok(taken_ns) => Ran(FabricStatus::Done, taken_ns as f64 / 1e3),
+            Err(LaunchError::TimedOut(_)) => Ran(FabricStatus::TimedOut, timeout_us as f64),
+            Err(LaunchError::StaleDone) => Ran(FabricStatus::StaleDone, 0.0),
         })
     }
 
-    fn block(&self, handle: i64) -> Result<&Range<u64>, Refusal> {
+    fn block(&self, handle: i64) -> Result<&Range<u64>, RequestRefusal> {
         self.blocks.get(&handle).map_or_else(|| unknown(handle), Ok)
     }
 
-    fn part(&self, handle: i64, at: i64, count: u64) -> Result<Range<u64>, Refusal> {
+    fn part(&self, handle: i64, at: i64, count: u64) -> Result<Range<u64>, RequestRefusal> {
         let (block, at) = (self.block(handle)?, size(at)?);
         let bytes = block.end - block.start;
         match at.checked_add(count).filter(|end| *end <= bytes) {
@@ -235,22 +234,22 @@ impl OnFabric {
     }
 }
 
-fn unknown<T>(handle: i64) -> Result<T, Refusal> {
+fn unknown<T>(handle: i64) -> Result<T, RequestRefusal> {
     refuse(format!("the fabric has no block {handle}"))
 }
 
-fn size(number: i64) -> Result<u64, Refusal> {
-    u64::try_from(number).map_err(|_| Refusal(format!("{number} is no size")))
+fn size(number: i64) -> Result<u64, RequestRefusal> {
+    u64::try_from(number).map_err(|_| RequestRefusal(format!("{number} is no size")))
 }
 
-fn json(value: &impl serde::Serialize) -> Result<Value, Refusal> {
-    serde_json::to_string(value).map(Value::Text).map_err(|error| Refusal(error.to_string()))
+fn json(value: &impl serde::Serialize) -> Result<Value, RequestRefusal> {
+    serde_json::to_string(value).map(Value::Text).map_err(|error| RequestRefusal(error.to_string()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use accelerator::{Block, HookedBus, Hooks, Instruction, SimulatedBus, encode, registers};
+    use accelerator::{BusBlock, HookedBus, Hooks, Instruction, SimulatedBus, encode, registers};
 
     /// A core that requires the mark before it starts, and never finishes if it hangs.
     struct Board {
@@ -259,7 +258,7 @@ mod tests {
     }
 
     impl Hooks for Board {
-        fn on_write(&mut self, _: Block, register: u32, _: u32) -> bool {
+        fn on_write(&mut self, _: BusBlock, register: u32, _: u32) -> bool {
             let is_start = register == registers::CONTROL;
             assert!(!is_start || self.mark.exists(), "a session that is killed now leaves no word of the run");
             !is_start || !self.hangs
@@ -274,16 +273,18 @@ mod tests {
     }
 
     fn program(fabric: &mut OnFabric, name: &str) {
-        fabric.call(Asked::Program, &[Value::Text(name.to_owned())]).unwrap();
+        fabric.call(FabricRequest::Program, &[Value::Text(name.to_owned())]).unwrap();
     }
 
     /// Runs a program that consists of `Finish` only.
-    fn run(fabric: &mut OnFabric) -> Result<Status, String> {
+    fn run(fabric: &mut OnFabric) -> Result<FabricStatus, String> {
         let core = Core::named("1x16").unwrap();
         let bytes: Vec<u8> = encode(&core, &Instruction::Finish).into_iter().flat_map(u64::to_le_bytes).collect();
-        let block = fabric.call(Asked::Allocate, &[Value::Int(4096)]).unwrap();
-        fabric.call(Asked::Write, &[block.clone(), Value::Int(0), Value::Bytes(bytes)]).unwrap();
-        let ran = fabric.call(Asked::Run, &[block, Value::Int(1), Value::Int(1000)]).map_err(|why| why.to_string())?;
+        let block = fabric.call(FabricRequest::Allocate, &[Value::Int(4096)]).unwrap();
+        fabric.call(FabricRequest::Write, &[block.clone(), Value::Int(0), Value::Bytes(bytes)]).unwrap();
+        let ran = fabric
+            .call(FabricRequest::Run, &[block, Value::Int(1), Value::Int(1000)])
+            .map_err(|why| why.to_string())?;
         let Value::Text(text) = ran else { panic!("{ran:?}") };
         Ok(serde_json::from_str::<Ran>(&text).unwrap().0)
     }
@@ -295,16 +296,16 @@ mod tests {
         let mut first = session(folder.path(), FabricKind::Devmem);
         let bus = SimulatedBus::new(Core::named("1x16").unwrap(), 0x1000_0000, 1 << 20);
         first.bus = Box::new(HookedBus { bus, hooks: Board { mark: mark.clone(), hangs: true } });
-        assert_eq!(run(&mut first), Ok(Status::TimedOut));
+        assert_eq!(run(&mut first), Ok(FabricStatus::TimedOut));
         drop(first);
         let mut next = session(folder.path(), FabricKind::Devmem);
         assert!(run(&mut next).unwrap_err().contains("had no end before"));
         // A simulated core ends with its session.
-        assert_eq!(run(&mut session(folder.path(), FabricKind::Simulated)), Ok(Status::Done));
+        assert_eq!(run(&mut session(folder.path(), FabricKind::Simulated)), Ok(FabricStatus::Done));
         assert!(mark.exists());
         program(&mut next, "1x16_i8w8a32_15_15_18_17.bin");
         assert!(!mark.exists());
-        assert_eq!(run(&mut next), Ok(Status::Done));
-        assert_eq!(run(&mut session(folder.path(), FabricKind::Devmem)), Ok(Status::Done));
+        assert_eq!(run(&mut next), Ok(FabricStatus::Done));
+        assert_eq!(run(&mut session(folder.path(), FabricKind::Devmem)), Ok(FabricStatus::Done));
     }
 }

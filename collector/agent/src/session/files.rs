@@ -1,24 +1,24 @@
 //! Uploaded files in the session's folder.
 
-use super::{Refusal, refuse};
+use super::{RequestRefusal, refuse};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 const NAME_BYTES_MAX: usize = 200;
 const FILES_MAX: usize = 4096;
 
-pub struct Files {
+pub struct SessionFiles {
     folder: PathBuf,
     count: usize,
 }
 
-impl Files {
-    pub fn new(folder: &Path) -> Files {
-        Files { folder: folder.to_owned(), count: 0 }
+impl SessionFiles {
+    pub fn new(folder: &Path) -> SessionFiles {
+        SessionFiles { folder: folder.to_owned(), count: 0 }
     }
 
     /// Returns the path of a file. Rejects names that could lead out of the folder.
-    pub fn path(&self, name: &str) -> Result<PathBuf, Refusal> {
+    pub fn path(&self, name: &str) -> Result<PathBuf, RequestRefusal> {
         let is_plain = !name.is_empty()
             && name.len() <= NAME_BYTES_MAX
             && !name.starts_with('.')
@@ -27,22 +27,23 @@ impl Files {
     }
 
     /// Stores a file. An existing file is removed first, so that a loaded library keeps its content.
-    pub fn write(&mut self, name: &str, content: &[u8]) -> Result<(), Refusal> {
+    pub fn write(&mut self, name: &str, content: &[u8]) -> Result<(), RequestRefusal> {
         let path = self.path(name)?;
         self.count += 1;
         if self.count > FILES_MAX {
             return refuse(format!("a session stores at most {FILES_MAX} files"));
         }
         let _ = fs::remove_file(&path);
-        fs::write(&path, content).map_err(|error| Refusal(format!("cannot store `{name}`: {error}")))
+        fs::write(&path, content).map_err(|error| RequestRefusal(format!("cannot store `{name}`: {error}")))
     }
 
-    pub fn read(&self, name: &str) -> Result<Vec<u8>, Refusal> {
-        fs::read(self.path(name)?).map_err(|error| Refusal(format!("cannot read `{name}`: {error}")))
+    pub fn read(&self, name: &str) -> Result<Vec<u8>, RequestRefusal> {
+        fs::read(self.path(name)?).map_err(|error| RequestRefusal(format!("cannot read `{name}`: {error}")))
     }
 
-    pub fn remove(&mut self, name: &str) -> Result<(), Refusal> {
-        fs::remove_file(self.path(name)?).map_err(|error| Refusal(format!("cannot remove `{name}`: {error}")))?;
+    pub fn remove(&mut self, name: &str) -> Result<(), RequestRefusal> {
+        fs::remove_file(self.path(name)?)
+            .map_err(|error| RequestRefusal(format!("cannot remove `{name}`: {error}")))?;
         self.count = self.count.saturating_sub(1);
         Ok(())
     }

@@ -1,14 +1,14 @@
 //! Functions that a client calls by name.
 
-use super::calls::{Calls, Laid};
-use super::fabric::Asked;
-use super::{End, Files, Object, Refusal, Returned, Session, refuse};
+use super::calls::{CallList, Laid};
+use super::fabric::FabricRequest;
+use super::{End, RequestRefusal, Returned, Session, SessionFiles, SessionObject, refuse};
 use crate::emulation;
-use crate::native::{self, Arguments, Kernel, Library};
+use crate::native::{self, Arguments, Library, LibraryKernel};
 use measure::counters::{CounterReader, CounterRequest, CounterSession};
 use measure::host::Facts;
 use measure::{Cache, HostClock, evaluate, measure};
-use remote::agent::{CALLS, HOST, LEAVE, LIMIT, MEASURE, Order, Told};
+use remote::agent::{AgentDescription, CALLS, HOST, LEAVE, LIMIT, MEASURE, Order};
 use remote::wire::Value;
 
 /// Environment variable with which the front process marks sessions on an emulator.
@@ -31,7 +31,7 @@ pub enum Builtin {
     Calls,
     Leave,
     Limit,
-    Fabric(Asked),
+    Fabric(FabricRequest),
 }
 
 impl Builtin {
@@ -50,7 +50,7 @@ impl Builtin {
             CALLS => Builtin::Calls,
             LEAVE => Builtin::Leave,
             LIMIT => Builtin::Limit,
-            other => Builtin::Fabric(Asked::of(other)?),
+            other => Builtin::Fabric(FabricRequest::of(other)?),
         })
     }
 }
@@ -58,13 +58,13 @@ impl Builtin {
 /// A kernel with TVM's timing parameters.
 #[derive(Clone)]
 pub struct Evaluator {
-    kernel: Kernel,
+    kernel: LibraryKernel,
     rule: measure::Evaluator,
 }
 
 impl Evaluator {
     /// Returns seconds per run as eight-byte floats, one for each repeat.
-    pub fn evaluate(&self, arguments: &Arguments) -> Result<Vec<u8>, Refusal> {
+    pub fn evaluate(&self, arguments: &Arguments) -> Result<Vec<u8>, RequestRefusal> {
         let none = CounterRequest { backend: measure::counters::Backend::None, ..CounterRequest::default() };
         let mut counters = CounterSession::open(&none);
         let mut run = |times| self.kernel.call(arguments, times);
@@ -75,11 +75,11 @@ impl Evaluator {
 }
 
 impl Session {
-    pub(super) fn call_builtin(&mut self, builtin: Builtin, arguments: Vec<Value>) -> Result<Returned, Refusal> {
+    pub(super) fn call_builtin(&mut self, builtin: Builtin, arguments: Vec<Value>) -> Result<Returned, RequestRefusal> {
         let value = |value| Ok(Returned::Value(value));
         match (builtin, arguments.as_slice()) {
             (Builtin::Upload, [Value::Text(name), Value::Bytes(content)]) => {
-                Files::write(&mut self.files, name, content)?;
+                SessionFiles::write(&mut self.files, name, content)?;
                 value(Value::None)
             }
             (Builtin::Download, [Value::Text(name)]) => value(Value::Bytes(self.files.read(name)?)),
@@ -91,13 +91,13 @@ impl Session {
                 let library = Library::open(&self.files.path(name)?)?;
                 if !native::has_cpus() {
                     // A client that does not specify threads gets all CPUs, as with TVM's server.
-                    native::use_cpus(&self.cpus).map_err(|error| Refusal(error.to_string()))?;
+                    native::use_cpus(&self.cpus).map_err(|error| RequestRefusal(error.to_string()))?;
                 }
-                Ok(Returned::Object(Object::Library(library)))
+                Ok(Returned::Object(SessionObject::Library(library)))
             }
             (Builtin::ModuleGetFunction, [Value::Module(library), Value::Text(name), ..]) => {
                 match self.library(*library)?.kernel(name) {
-                    Some(kernel) => Ok(Returned::Object(Object::Kernel(kernel))),
+                    Some(kernel) => Ok(Returned::Object(SessionObject::Kernel(kernel))),
                     None => value(Value::None),
                 }
             }
@@ -105,7 +105,7 @@ impl Session {
             (Builtin::TimeEvaluator, [library, Value::Text(name), _, _, rule @ ..]) => {
                 let rule = rule_of(rule)?;
                 let kernel = self.named(library, name)?;
-                Ok(Returned::Object(Object::Evaluator(Box::new(Evaluator { kernel, rule }))))
+                Ok(Returned::Object(SessionObject::Evaluator(Box::new(Evaluator { kernel, rule }))))
             }
             (Builtin::Host, []) => value(Value::Text(json(&told(&self.cpus))?)),
             (Builtin::Leave, []) => {
@@ -114,7 +114,7 @@ impl Session {
             }
             (Builtin::Limit, [Value::Int(seconds)]) => {
                 let limit = u32::try_from(*seconds).ok().filter(|seconds| *seconds > 0);
-                self.limit_seconds = Some(limit.ok_or_else(|| Refusal(format!("{seconds} s are no limit")))?);
+                self.limit_seconds = Some(limit.ok_or_else(|| RequestRefusal(format!("{seconds} s are no limit")))?);
                 value(Value::None)
             }
             (Builtin::Measure, [Value::Function(calls), Value::Text(order)]) => {
@@ -125,7 +125,7 @@ impl Session {
                 let call = Laid::one(self.named(library, name)?, Arguments::new(rest, &self.memory)?);
                 value(Value::Text(measured(&call, &order_of(order)?, &self.cpus)?))
             }
-            (Builtin::Calls, []) => Ok(Returned::Object(Object::Calls(Calls::default()))),
+            (Builtin::Calls, []) => Ok(Returned::Object(SessionObject::Calls(CallList::default()))),
             (Builtin::Calls, [Value::Function(calls), library, Value::Text(name), rest @ ..]) => {
                 let kernel = self.named(library, name)?;
                 self.calls(*calls)?.push(kernel, rest)?;
@@ -139,23 +139,23 @@ impl Session {
         }
     }
 
-    fn calls(&self, handle: u64) -> Result<Calls, Refusal> {
+    fn calls(&self, handle: u64) -> Result<CallList, RequestRefusal> {
         match self.objects.get(&handle) {
-            Some(Object::Calls(calls)) => Ok(calls.clone()),
+            Some(SessionObject::Calls(calls)) => Ok(calls.clone()),
             _ => refuse(format!("there are no calls with the handle {handle}")),
         }
     }
 
-    fn named(&self, library: &Value, name: &str) -> Result<Kernel, Refusal> {
+    fn named(&self, library: &Value, name: &str) -> Result<LibraryKernel, RequestRefusal> {
         let Value::Module(library) = library else { return refuse("a board agent times functions of libraries alone") };
         let kernel = self.library(*library)?.kernel(name);
-        kernel.ok_or_else(|| Refusal(format!("the library has no function `{name}`")))
+        kernel.ok_or_else(|| RequestRefusal(format!("the library has no function `{name}`")))
     }
 }
 
 /// Parses TVM's timing parameters: number, repeat, minimum milliseconds, limit of zero-time repeats, cooldown time,
 /// repeats between cooldowns, bytes to flush, and a preprocessing function, which agents do not support.
-fn rule_of(arguments: &[Value]) -> Result<measure::Evaluator, Refusal> {
+fn rule_of(arguments: &[Value]) -> Result<measure::Evaluator, RequestRefusal> {
     let number = |place: usize, other: i64| match arguments.get(place) {
         Some(Value::Int(number)) => Ok(*number),
         None => Ok(other),
@@ -164,12 +164,12 @@ fn rule_of(arguments: &[Value]) -> Result<measure::Evaluator, Refusal> {
     if !matches!(arguments.get(7), None | Some(Value::None)) && arguments.get(7) != Some(&Value::Text(String::new())) {
         return refuse("a board agent calls no function before it times");
     }
-    let bounded = |place, other, most: i64| -> Result<u32, Refusal> {
+    let bounded = |place, other, most: i64| -> Result<u32, RequestRefusal> {
         let found = number(place, other)?;
         u32::try_from(found)
             .ok()
             .filter(|_| found <= most)
-            .ok_or_else(|| Refusal(format!("{found} is too many in a rule of timing")))
+            .ok_or_else(|| RequestRefusal(format!("{found} is too many in a rule of timing")))
     };
     let flush = u64::try_from(number(6, 0)?).unwrap_or(0);
     let rule = measure::Evaluator {
@@ -181,24 +181,24 @@ fn rule_of(arguments: &[Value]) -> Result<measure::Evaluator, Refusal> {
         repeats_to_cooldown: bounded(5, 1, i64::from(u32::MAX))?.max(1),
         cache: if flush > 0 { Cache::Cold { flush_bytes: flush } } else { Cache::Warm },
     };
-    rule.check().map_err(|error| Refusal(error.to_string()))?;
+    rule.check().map_err(|error| RequestRefusal(error.to_string()))?;
     Ok(rule)
 }
 
-fn order_of(text: &str) -> Result<Order, Refusal> {
-    serde_json::from_str(text).map_err(|error| Refusal(format!("an order to measure: {error}")))
+fn order_of(text: &str) -> Result<Order, RequestRefusal> {
+    serde_json::from_str(text).map_err(|error| RequestRefusal(format!("an order to measure: {error}")))
 }
 
 /// Measures like the local runner: pinned, with counters around exactly the timed runs.
-fn measured(calls: &Laid, order: &Order, cpus: &[usize]) -> Result<String, Refusal> {
-    order.method.check().map_err(|error| Refusal(error.to_string()))?;
+fn measured(calls: &Laid, order: &Order, cpus: &[usize]) -> Result<String, RequestRefusal> {
+    order.method.check().map_err(|error| RequestRefusal(error.to_string()))?;
     let Some(cpus) = cpus.get(..order.threads).filter(|cpus| !cpus.is_empty()) else {
         return refuse(format!("{} threads are asked for, and this board has {} CPUs", order.threads, cpus.len()));
     };
     let with_descendants = order.counters.with_descendants || cpus.len() > 1;
     // Opened before the threads are created, so that their counts are included.
     let mut counters = CounterSession::open(&CounterRequest { with_descendants, ..order.counters.clone() });
-    native::use_cpus(cpus).map_err(|error| Refusal(error.to_string()))?;
+    native::use_cpus(cpus).map_err(|error| RequestRefusal(error.to_string()))?;
     let mut run = |times| calls.run(times);
     json(&measure(&mut run, &order.method, &mut clock(), &mut counters)?)
 }
@@ -208,17 +208,17 @@ fn clock() -> HostClock {
     native::pool_threads().map_or_else(HostClock::new, HostClock::with_threads)
 }
 
-fn told(cpus: &[usize]) -> Told {
+fn told(cpus: &[usize]) -> AgentDescription {
     let said = std::env::var_os(EMULATED_VARIABLE).map(|_| "the agent was started so".to_owned());
-    Told {
+    AgentDescription {
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         facts: Facts { allowed_cpus: cpus.to_vec(), ..Facts::read() },
         emulated: said.or_else(emulation::sign),
     }
 }
 
-fn json(value: &impl serde::Serialize) -> Result<String, Refusal> {
-    serde_json::to_string(value).map_err(|error| Refusal(error.to_string()))
+fn json(value: &impl serde::Serialize) -> Result<String, RequestRefusal> {
+    serde_json::to_string(value).map_err(|error| RequestRefusal(error.to_string()))
 }
 
 /// Formats arguments for an error message, truncated.

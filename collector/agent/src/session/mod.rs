@@ -8,9 +8,9 @@ mod functions;
 pub use fabric::OnFabric;
 pub use functions::EMULATED_VARIABLE;
 
-use crate::native::{Arguments, Kernel, Library, Memory};
-use calls::Calls;
-use files::Files;
+use crate::native::{Arguments, Library, LibraryKernel, Memory};
+use calls::CallList;
+use files::SessionFiles;
 use functions::{Builtin, Evaluator};
 use measure::host;
 use nix::unistd::alarm;
@@ -27,18 +27,17 @@ const IDLE: Duration = Duration::from_secs(3600);
 
 /// An object that a client can refer to by its handle.
 #[derive(Clone)]
-enum Object {
+enum SessionObject {
     Builtin(Builtin),
     Library(Library),
-    Kernel(Kernel),
+    Kernel(LibraryKernel),
     Evaluator(Box<Evaluator>),
-    Calls(Calls),
+    Calls(CallList),
 }
 
 /// Scope of a session's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// The session's process.
     Session,
     /// The session and the agent, as requested by the client.
     AgentToo,
@@ -46,10 +45,10 @@ pub enum End {
 
 /// State of a session.
 pub struct Session {
-    objects: BTreeMap<u64, Object>,
+    objects: BTreeMap<u64, SessionObject>,
     next: u64,
     memory: Memory,
-    files: Files,
+    files: SessionFiles,
     /// Core on the machine's fabric, if one is served.
     fabric: Option<OnFabric>,
     /// CPUs of the process before any kernel was pinned.
@@ -61,19 +60,19 @@ pub struct Session {
 /// Why a request was rejected, as sent to the client.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Refusal(String);
+struct RequestRefusal(String);
 
-impl From<crate::native::NativeError> for Refusal {
-    fn from(error: crate::native::NativeError) -> Refusal {
-        Refusal(error.to_string())
+impl From<crate::native::NativeError> for RequestRefusal {
+    fn from(error: crate::native::NativeError) -> RequestRefusal {
+        RequestRefusal(error.to_string())
     }
 }
 
-fn refuse<T>(why: impl std::fmt::Display) -> Result<T, Refusal> {
-    Err(Refusal(why.to_string()))
+fn refuse<T>(why: impl std::fmt::Display) -> Result<T, RequestRefusal> {
+    Err(RequestRefusal(why.to_string()))
 }
 
-type Answer = Result<Packet, Refusal>;
+type Answer = Result<Packet, RequestRefusal>;
 
 /// Serves an admitted client with a folder for files, a limit of tensor memory and optionally a fabric.
 pub fn serve(
@@ -87,7 +86,7 @@ pub fn serve(
         objects: BTreeMap::new(),
         next: 1,
         memory: Memory::new(memory_bytes),
-        files: Files::new(folder),
+        files: SessionFiles::new(folder),
         fabric: fabric.map(|fabric| fabric.in_folder(folder)),
         cpus: host::allowed_cpus().unwrap_or_else(|_| vec![0]),
         limit_seconds: None,
@@ -138,17 +137,19 @@ impl Session {
         }
     }
 
-    fn listed(&mut self, code: Code, values: &[Value]) -> Result<Value, Refusal> {
+    fn listed(&mut self, code: Code, values: &[Value]) -> Result<Value, RequestRefusal> {
         match (code, values) {
             (Code::GetGlobalFunction, [Value::Text(name)]) => {
                 let served = |builtin: &Builtin| !matches!(builtin, Builtin::Fabric(_)) || self.fabric.is_some();
                 let found = Builtin::of(name).filter(served);
-                let found = found.map(|builtin| self.keep(Object::Builtin(builtin)));
+                let found = found.map(|builtin| self.keep(SessionObject::Builtin(builtin)));
                 Ok(Value::Pointer(found.unwrap_or(0)))
             }
             (Code::FreeHandle, [Value::Pointer(handle), ..]) => {
                 let known = self.objects.remove(handle);
-                known.map(|_| Value::None).ok_or_else(|| Refusal(format!("there is nothing with the handle {handle}")))
+                known
+                    .map(|_| Value::None)
+                    .ok_or_else(|| RequestRefusal(format!("there is nothing with the handle {handle}")))
             }
             (Code::SetDevice, [Value::Device(device)]) => cpu(*device).map(|()| Value::None),
             (Code::GetDeviceAttribute, [Value::Device(device), Value::Int(attribute)]) => {
@@ -160,12 +161,12 @@ impl Session {
             }
             (Code::AllocateData, [Value::Device(device), Value::Int(bytes), Value::Int(_), Value::Type(_)]) => {
                 cpu(*device)?;
-                let bytes = u64::try_from(*bytes).map_err(|_| Refusal(format!("{bytes} bytes are no size")))?;
+                let bytes = u64::try_from(*bytes).map_err(|_| RequestRefusal(format!("{bytes} bytes are no size")))?;
                 Ok(Value::Pointer(self.memory.allocate(bytes)?))
             }
             (Code::AllocateDataWithScope, [Value::Tensor(tensor), ..]) => {
                 cpu(tensor.device)?;
-                let bytes = tensor.bytes().ok_or_else(|| Refusal("a tensor is too large".to_owned()))?;
+                let bytes = tensor.bytes().ok_or_else(|| RequestRefusal("a tensor is too large".to_owned()))?;
                 Ok(Value::Pointer(self.memory.allocate(bytes)?))
             }
             (Code::FreeData, [Value::Device(_), Value::Pointer(handle)]) => {
@@ -173,7 +174,7 @@ impl Session {
                 Ok(Value::None)
             }
             (Code::CopyAmongRemote, [Value::Tensor(from), Value::Tensor(to), ..]) => {
-                let bytes = Tensor::bytes(from).ok_or_else(|| Refusal("a tensor is too large".to_owned()))?;
+                let bytes = Tensor::bytes(from).ok_or_else(|| RequestRefusal("a tensor is too large".to_owned()))?;
                 let content = self.memory.read(from, bytes)?;
                 self.memory.write(to, &content)?;
                 Ok(Value::None)
@@ -191,7 +192,7 @@ impl Session {
             Returned::Value(Value::None) => return vec![Value::Int(0), Value::None],
             Returned::Value(value) => value,
             Returned::Object(object) => match &object {
-                Object::Library(_) => Value::Module(self.keep(object)),
+                SessionObject::Library(_) => Value::Module(self.keep(object)),
                 _ => Value::Function(self.keep(object)),
             },
         };
@@ -202,35 +203,35 @@ impl Session {
         }
     }
 
-    fn keep(&mut self, object: Object) -> u64 {
+    fn keep(&mut self, object: SessionObject) -> u64 {
         self.objects.insert(self.next, object);
         self.next += 1;
         self.next - 1
     }
 
-    fn call(&mut self, function: u64, arguments: Vec<Value>) -> Result<Returned, Refusal> {
+    fn call(&mut self, function: u64, arguments: Vec<Value>) -> Result<Returned, RequestRefusal> {
         match self.objects.get(&function).cloned() {
-            Some(Object::Builtin(builtin)) => self.call_builtin(builtin, arguments),
-            Some(Object::Kernel(kernel)) => {
+            Some(SessionObject::Builtin(builtin)) => self.call_builtin(builtin, arguments),
+            Some(SessionObject::Kernel(kernel)) => {
                 kernel.call(&Arguments::new(&arguments, &self.memory)?, 1)?;
                 Ok(Returned::Value(Value::None))
             }
-            Some(Object::Evaluator(evaluator)) => {
+            Some(SessionObject::Evaluator(evaluator)) => {
                 let arguments = Arguments::new(&arguments, &self.memory)?;
                 Ok(Returned::Value(Value::Bytes(evaluator.evaluate(&arguments)?)))
             }
-            Some(Object::Calls(calls)) => {
+            Some(SessionObject::Calls(calls)) => {
                 calls.laid(&self.memory)?.run(1)?;
                 Ok(Returned::Value(Value::None))
             }
-            Some(Object::Library(_)) => refuse("a library cannot be called"),
+            Some(SessionObject::Library(_)) => refuse("a library cannot be called"),
             None => refuse(format!("there is no function with the handle {function}")),
         }
     }
 
-    fn library(&self, handle: u64) -> Result<Library, Refusal> {
+    fn library(&self, handle: u64) -> Result<Library, RequestRefusal> {
         match self.objects.get(&handle) {
-            Some(Object::Library(library)) => Ok(library.clone()),
+            Some(SessionObject::Library(library)) => Ok(library.clone()),
             _ => refuse(format!("there is no library with the handle {handle}")),
         }
     }
@@ -238,7 +239,7 @@ impl Session {
 
 enum Returned {
     Value(Value),
-    Object(Object),
+    Object(SessionObject),
 }
 
 fn begin(version: &str, arguments: &[Value]) -> Answer {
@@ -253,7 +254,7 @@ fn begin(version: &str, arguments: &[Value]) -> Answer {
     }
 }
 
-fn cpu(device: Device) -> Result<(), Refusal> {
+fn cpu(device: Device) -> Result<(), RequestRefusal> {
     if device == Device::CPU {
         Ok(())
     } else {

@@ -1,8 +1,8 @@
 //! A device: its address, the session with it, and the facts it reports.
 
-use remote::agent::{HOST, LEAVE, Told};
+use remote::agent::{AgentDescription, HOST, LEAVE};
 use remote::handshake::Key;
-use remote::tracker::Turn;
+use remote::tracker::TrackerTurn;
 use remote::wire::Value;
 use remote::{Address, RemoteError, Session, Tracker};
 use std::time::{Duration, Instant};
@@ -19,13 +19,12 @@ pub struct Access {
     /// Timeout for a server's greeting and for a tracker's grant.
     pub patience: Duration,
     /// Priority of requests at a tracker.
-    pub turn: Turn,
+    pub turn: TrackerTurn,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum At {
     Server(Address),
-    /// A tracker that assigns devices.
     Tracker(Address),
 }
 
@@ -33,7 +32,7 @@ pub enum At {
 pub struct Device {
     pub session: Session,
     /// Facts reported by the agent; None for TVM's own server.
-    pub told: Option<Told>,
+    pub told: Option<AgentDescription>,
     pub address: Address,
     /// Number of libraries uploaded in this session.
     pub uploads: u64,
@@ -113,7 +112,7 @@ impl Device {
     }
 }
 
-fn told(session: &mut Session) -> Result<Option<Told>, RemoteError> {
+fn told(session: &mut Session) -> Result<Option<AgentDescription>, RemoteError> {
     let Some(function) = session.function(HOST)? else { return Ok(None) };
     let Value::Text(text) = session.call(function, Vec::new())? else {
         return Err(RemoteError::Malformed("an agent tells nothing of itself".to_owned()));

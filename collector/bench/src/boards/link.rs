@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Timeout of a link.
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// A command that links.

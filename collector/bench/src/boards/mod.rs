@@ -16,7 +16,7 @@ pub(crate) use run::{Stop, ended};
 pub use timing::COLD_ON_ONE_THREAD;
 pub(crate) use timing::ReportedClock;
 
-use crate::{Ability, Bench, Done, Ran, Ticket, Versions, Work, Workers};
+use crate::{Ability, Bench, BenchWork, Done, Ran, Ticket, Versions, Workers};
 use job::prepared::PreparedTasks;
 use job::{NetworkJob, RunJob, RunReply};
 use std::collections::VecDeque;
@@ -52,7 +52,7 @@ enum Errand {
 /// The bench of local builders and remote devices.
 pub struct Boards {
     builds: Option<Sender<(Ticket, job::BuildJob)>>,
-    shared: Arc<Shared>,
+    shared: Arc<SharedBoards>,
     events: Receiver<(u64, Ticket, Done)>,
     /// Device threads are detached, because one that waits for a tracker must not block.
     builder: Option<JoinHandle<()>>,
@@ -63,7 +63,7 @@ pub struct Boards {
     round: u64,
 }
 
-struct Shared {
+struct SharedBoards {
     runs: Mutex<VecDeque<Run>>,
     is_more: Condvar,
     /// Current round; abandoning work starts a new one, and results of older rounds are dropped.
@@ -81,7 +81,7 @@ impl Boards {
         let (tell, events) = channel();
         let (builds, asked) = channel();
         let devices = fleet.devices.max(1);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedBoards {
             runs: Mutex::default(),
             is_more: Condvar::new(),
             round: AtomicU64::new(0),
@@ -130,17 +130,17 @@ impl Bench for Boards {
         Ok(self.versions.clone())
     }
 
-    fn submit(&mut self, ticket: Ticket, work: Work) {
+    fn submit(&mut self, ticket: Ticket, work: BenchWork) {
         self.in_hand += 1;
         match work {
-            Work::Build(job) => {
+            BenchWork::Build(job) => {
                 let builds = self.builds.as_ref().expect("builds are taken until the end");
                 // If the receiver is gone, the bench is being dropped.
                 let _ = builds.send((ticket, job));
             }
-            Work::Run(job, deadline) => self.queue((ticket, Errand::Operator(Box::new(job)), deadline)),
-            Work::Network(job, deadline) => self.queue((ticket, Errand::Network(Box::new(job)), deadline)),
-            Work::Library(..) | Work::Together(..) => {
+            BenchWork::Run(job, deadline) => self.queue((ticket, Errand::Operator(Box::new(job)), deadline)),
+            BenchWork::Network(job, deadline) => self.queue((ticket, Errand::Network(Box::new(job)), deadline)),
+            BenchWork::Library(..) | BenchWork::Together(..) => {
                 let why = "a board runs compiled code one at a time; libraries and what runs together run on this machine alone";
                 let ran = Ran { began: SystemTime::now(), reply: Ok(RunReply::Unsupported(why.to_owned())) };
                 self.answered.push_back((ticket, Done::Ran(ran)));
@@ -205,7 +205,7 @@ impl Drop for Boards {
 fn build(
     mut workers: Workers,
     asked: &Receiver<(Ticket, job::BuildJob)>,
-    shared: &Shared,
+    shared: &SharedBoards,
     tell: &Sender<(u64, Ticket, Done)>,
 ) {
     let mut round = 0;
@@ -217,10 +217,10 @@ fn build(
                 newer
             }
         };
-        workers.submit(ticket, Work::Build(job));
+        workers.submit(ticket, BenchWork::Build(job));
         loop {
             for (ticket, job) in asked.try_iter() {
-                workers.submit(ticket, Work::Build(job));
+                workers.submit(ticket, BenchWork::Build(job));
             }
             let mut is_wanted = || shared.round.load(Ordering::Acquire) == round;
             let Some((ticket, done)) = workers.next(&mut is_wanted) else { break };
@@ -232,7 +232,7 @@ fn build(
 }
 
 /// Runs jobs on one device at a time.
-fn serve(fleet: &Fleet, shared: &Shared, tell: &Sender<(u64, Ticket, Done)>) {
+fn serve(fleet: &Fleet, shared: &SharedBoards, tell: &Sender<(u64, Ticket, Done)>) {
     let mut prepared = PreparedTasks::default();
     let mut device: Option<(Device, u32)> = None;
     let is_wanted = || !shared.is_over.load(Ordering::Acquire);
@@ -280,7 +280,7 @@ fn serve(fleet: &Fleet, shared: &Shared, tell: &Sender<(u64, Ticket, Done)>) {
 }
 
 /// Waits for a run; returns false at the end.
-fn wait_for_work(shared: &Shared) -> bool {
+fn wait_for_work(shared: &SharedBoards) -> bool {
     let runs = shared.runs.lock().expect("nobody panics with it");
     let nothing = |runs: &mut VecDeque<Run>| runs.is_empty() && !shared.is_over.load(Ordering::Acquire);
     let _runs = shared.is_more.wait_while(runs, nothing).expect("nobody panics with it");

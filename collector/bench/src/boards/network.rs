@@ -6,7 +6,7 @@ use super::run::{ENTRY, Stop, data_type, ended, load};
 use super::timing::of_calls;
 use anyhow::Context;
 use executor::folder::{self, Content};
-use executor::program::{Argument, Place, Port};
+use executor::program::{CallArgument, Place, ProgramPort};
 use job::{Engine, Measured, NetworkJob, RunReply};
 use models::DType;
 use remote::Session;
@@ -38,14 +38,15 @@ fn try_run(device: &mut Device, linker: &Linker, job: &NetworkJob, until: Instan
     for library in linked {
         libraries.push(load(device, library)?.1);
     }
-    let memory = Memory::fill(&mut device.session, &content, &job.read_inputs()?)?;
+    let memory = BoardMemory::fill(&mut device.session, &content, &job.read_inputs()?)?;
     let calls = calls(&mut device.session, &content, &libraries, &memory)?;
     let order = Order { threads: job.cpus.len(), method: job.method.clone(), counters: job.counters.clone() };
     let measurement = of_calls(&mut device.session, calls, &order)?;
     let mut outputs = Vec::new();
     for (place, port) in content.program.outputs.iter().enumerate() {
         let extents = port.ty.extents().context("a dimension is a symbol")?;
-        let argument = Argument { place: port.same_as.unwrap_or(Place::Output(place)), dtype: port.ty.dtype, extents };
+        let argument =
+            CallArgument { place: port.same_as.unwrap_or(Place::Output(place)), dtype: port.ty.dtype, extents };
         outputs.extend(device.session.read(&memory.tensor(&argument)?)?);
     }
     job.write_outputs(outputs)?;
@@ -66,7 +67,7 @@ fn unsupported(device: &Device, job: &NetworkJob) -> Option<&'static str> {
 }
 
 /// Creates an agent function that executes the calls of a program.
-fn calls(session: &mut Session, content: &Content, libraries: &[u64], memory: &Memory) -> Result<u64, Stop> {
+fn calls(session: &mut Session, content: &Content, libraries: &[u64], memory: &BoardMemory) -> Result<u64, Stop> {
     let function = session.function(CALLS)?;
     let function =
         function.context("the agent is older than whole models on boards; build it by `scripts/board-image`")?;
@@ -84,7 +85,7 @@ fn calls(session: &mut Session, content: &Content, libraries: &[u64], memory: &M
     Ok(calls)
 }
 
-struct Memory<'a> {
+struct BoardMemory<'a> {
     content: &'a Content,
     activations: Tensor,
     constants: Tensor,
@@ -92,14 +93,14 @@ struct Memory<'a> {
     outputs: Vec<Tensor>,
 }
 
-impl<'a> Memory<'a> {
+impl<'a> BoardMemory<'a> {
     /// Allocates and fills the memory. Outputs are filled with a pattern that no result equals.
-    fn fill(session: &mut Session, content: &'a Content, mut inputs: &[u8]) -> Result<Memory<'a>, Stop> {
+    fn fill(session: &mut Session, content: &'a Content, mut inputs: &[u8]) -> Result<BoardMemory<'a>, Stop> {
         let program = &content.program;
         let activations = bytes(session, program.activation_bytes)?;
         let constants = bytes(session, content.constants.len() as u64)?;
         session.write(&constants, &content.constants)?;
-        let port = |session: &mut Session, port: &Port| -> Result<(Tensor, usize), Stop> {
+        let port = |session: &mut Session, port: &ProgramPort| -> Result<(Tensor, usize), Stop> {
             let size = port.ty.bytes().context("a dimension is a symbol")?;
             Ok((bytes(session, size)?, usize::try_from(size).context("a tensor fits into memory")?))
         };
@@ -117,10 +118,10 @@ impl<'a> Memory<'a> {
             session.write(&tensor, &vec![0xff; size])?;
             outputs.push(tensor);
         }
-        Ok(Memory { content, activations, constants, inputs: given, outputs })
+        Ok(BoardMemory { content, activations, constants, inputs: given, outputs })
     }
 
-    fn tensor(&self, argument: &Argument) -> anyhow::Result<Tensor> {
+    fn tensor(&self, argument: &CallArgument) -> anyhow::Result<Tensor> {
         let (block, byte_offset) = match argument.place {
             Place::Activation(offset) => (Some(&self.activations), offset),
             Place::Constant(place) => {

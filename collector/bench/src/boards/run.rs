@@ -2,9 +2,9 @@
 
 use super::device::Device;
 use super::link::Linker;
-use super::timing::{Loaded, by_agent, by_evaluator};
+use super::timing::{LoadedLibrary, by_agent, by_evaluator};
 use anyhow::Context;
-use job::prepared::{Prepared, PreparedTasks};
+use job::prepared::{PreparedTask, PreparedTasks};
 use job::{Measured, RunJob, RunReply};
 use models::DType;
 use reference::Rounding;
@@ -82,7 +82,7 @@ fn try_run(
     device.session.until(until);
     let (file, library) = load(device, library)?;
     let tensors = fill(device, prepared, job)?;
-    let loaded = Loaded { library, name: ENTRY, tensors: &tensors };
+    let loaded = LoadedLibrary { library, name: ENTRY, tensors: &tensors };
     let order = Order { threads: job.cpus.len(), method: job.method.clone(), counters: job.counters.clone() };
     let session = &mut device.session;
     let measurement = match device.told {
@@ -115,7 +115,7 @@ pub fn load(device: &mut Device, library: Vec<u8>) -> Result<(String, u64), Remo
 }
 
 /// Creates tensors on the device: packed inputs, and an output with a pattern that no result equals.
-fn fill(device: &mut Device, prepared: &Prepared, job: &RunJob) -> Result<Vec<Tensor>, Stop> {
+fn fill(device: &mut Device, prepared: &PreparedTask, job: &RunJob) -> Result<Vec<Tensor>, Stop> {
     let (result, packings) = job.packings.split_last().context("an artifact has an output")?;
     if packings.len() != prepared.inputs.len() {
         return Err(anyhow::anyhow!("the artifact takes another number of parameters than the task").into());

@@ -18,20 +18,20 @@ const EVALUATOR: &str = "runtime.RPCTimeEvaluator";
 pub const COLD_ON_ONE_THREAD: &str = "a server of TVM empties the caches of one CPU, and those of others stay warm";
 
 /// A kernel loaded on a board, with its arguments.
-pub struct Loaded<'a> {
+pub struct LoadedLibrary<'a> {
     pub library: u64,
     pub name: &'a str,
     /// Inputs, followed by the output.
     pub tensors: &'a [Tensor],
 }
 
-impl Loaded<'_> {
+impl LoadedLibrary<'_> {
     fn arguments(&self) -> impl Iterator<Item = Value> {
         self.tensors.iter().cloned().map(Value::Tensor)
     }
 }
 
-pub fn by_agent(session: &mut Session, loaded: &Loaded<'_>, order: &Order) -> Result<Measurement, RemoteError> {
+pub fn by_agent(session: &mut Session, loaded: &LoadedLibrary<'_>, order: &Order) -> Result<Measurement, RemoteError> {
     let text = serde_json::to_string(order).expect("an order holds only JSON values");
     let mut arguments = vec![Value::Module(loaded.library), Value::Text(loaded.name.to_owned()), Value::Text(text)];
     arguments.extend(loaded.arguments());
@@ -52,7 +52,11 @@ fn measurement(answer: Value) -> Result<Measurement, RemoteError> {
 }
 
 /// Measures through TVM's evaluator. The first run and the CPU times are unknown, hence zero.
-pub fn by_evaluator(session: &mut Session, loaded: &Loaded<'_>, order: &Order) -> Result<Measurement, RemoteError> {
+pub fn by_evaluator(
+    session: &mut Session,
+    loaded: &LoadedLibrary<'_>,
+    order: &Order,
+) -> Result<Measurement, RemoteError> {
     let Method::Sample(plan) = &order.method else {
         return Err(RemoteError::Refused("TVM's rule is not asked for over RPC".to_owned()));
     };
@@ -85,7 +89,7 @@ fn without_first(measured: &Measurement) -> Vec<measure::Warning> {
 fn batch(
     session: &mut Session,
     evaluator: u64,
-    loaded: &Loaded<'_>,
+    loaded: &LoadedLibrary<'_>,
     times: u32,
     plan: &Plan,
 ) -> Result<f64, RemoteError> {

@@ -1,15 +1,15 @@
 //! Uploads, runs and reads back a program on a board's fabric through the agent's functions.
 
 use crate::boards::Stop;
-use accelerator::{Image, ImageError, LayoutError, Program, result, result_place};
+use accelerator::{CoreImage, ImageError, LayoutError, Program, result, result_place};
 use anyhow::Context;
-use remote::fabric::{ADDRESS, ALLOCATE, FREE, READ, RUN, RUN_US_MAX, Ran, Status, WRITE};
+use remote::fabric::{ADDRESS, ALLOCATE, FREE, FabricStatus, READ, RUN, RUN_US_MAX, Ran, WRITE};
 use remote::packet::PIECE_BYTES;
 use remote::wire::Value;
 use remote::{RemoteError, Session};
 use std::time::{Duration, Instant};
 
-pub struct Loaded<'a> {
+pub struct LoadedProgram<'a> {
     program: &'a Program,
     memory: i64,
     instructions: i64,
@@ -28,19 +28,19 @@ impl From<LayoutError> for Stop {
     }
 }
 
-impl<'a> Loaded<'a> {
+impl<'a> LoadedProgram<'a> {
     /// Uploads a program with its operands; the result memory is filled with a pattern that no result equals.
-    pub fn new(session: &mut Session, program: &'a Program, operands: &[&[u8]]) -> Result<Loaded<'a>, Stop> {
+    pub fn new(session: &mut Session, program: &'a Program, operands: &[&[u8]]) -> Result<LoadedProgram<'a>, Stop> {
         let memory = allocate(session, program.memory_bytes())?;
         let address = number(session.call_named(ADDRESS, vec![Value::Int(memory)])?)?;
-        let image = Image::new(program, operands, address.unsigned_abs())?;
+        let image = CoreImage::new(program, operands, address.unsigned_abs())?;
         let instructions = allocate(session, image.instructions.len() as u64)?;
         for (at, bytes) in &image.parts {
             write(session, memory, *at, bytes)?;
         }
         write(session, instructions, 0, &image.instructions)?;
         let run = session.function(RUN)?.ok_or(RemoteError::Ended)?;
-        let loaded = Loaded { program, memory, instructions, run };
+        let loaded = LoadedProgram { program, memory, instructions, run };
         loaded.spoil(session)?;
         Ok(loaded)
     }
@@ -63,9 +63,11 @@ impl<'a> Loaded<'a> {
         let malformed = |why: &dyn std::fmt::Display| RemoteError::Malformed(format!("a run was answered by {why}"));
         let Ran(status, microseconds) = serde_json::from_str(&text).map_err(|error| malformed(&error))?;
         match status {
-            Status::Done => Duration::try_from_secs_f64(microseconds / 1e6).map_err(|error| malformed(&error).into()),
-            Status::TimedOut => Err(RunError::TimedOut),
-            Status::StaleDone => Err(RunError::StaleDone),
+            FabricStatus::Done => {
+                Duration::try_from_secs_f64(microseconds / 1e6).map_err(|error| malformed(&error).into())
+            }
+            FabricStatus::TimedOut => Err(RunError::TimedOut),
+            FabricStatus::StaleDone => Err(RunError::StaleDone),
         }
     }
 

@@ -9,8 +9,8 @@ mod board;
 
 use crate::boards::{ReportedClock, Stop, ended};
 use crate::simulator::{Simulator, compared, timed};
-use crate::{Ability, Access, Bench, Device, Done, Ran, Ticket, Versions, Work};
-use board::Loaded;
+use crate::{Ability, Access, Bench, BenchWork, Device, Done, Ran, Ticket, Versions};
+use board::LoadedProgram;
 use job::{Measured, RunJob, RunReply, Simulated};
 use measure::counters::{Backend, CounterReader, CounterRequest, CounterSession};
 use measure::{Measurement, Method};
@@ -35,12 +35,12 @@ pub struct FabricBoard {
     jobs: u32,
     done: u32,
     /// Core that each session must find.
-    told: Found,
-    queue: VecDeque<(Ticket, Work)>,
+    told: FoundCore,
+    queue: VecDeque<(Ticket, BenchWork)>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Found {
+struct FoundCore {
     fabric: fabric::Fabric,
     /// Required likeness of a replacement device.
     likeness: String,
@@ -116,7 +116,7 @@ impl FabricBoard {
 }
 
 /// Starts a session and identifies the core.
-fn begin(device: &mut Device, bitstream: &str) -> Result<Found, NoCore> {
+fn begin(device: &mut Device, bitstream: &str) -> Result<FoundCore, NoCore> {
     let (Some(info), Some(program)) = (device.session.function(INFO)?, device.session.function(PROGRAM)?) else {
         return Err(NoCore::None(device.address.clone()));
     };
@@ -126,7 +126,7 @@ fn begin(device: &mut Device, bitstream: &str) -> Result<Found, NoCore> {
     };
     let malformed = |error| RemoteError::Malformed(format!("what an agent says of its fabric: {error}"));
     let fabric = serde_json::from_str(&text).map_err(malformed)?;
-    Ok(Found { fabric, likeness: device.likeness() })
+    Ok(FoundCore { fabric, likeness: device.likeness() })
 }
 
 /// Uploads, runs and compares a program; only a correct result gets a time.
@@ -141,7 +141,7 @@ fn try_run(
     let model = simulator.fabric().clone();
     let prepared = simulator.prepared(job).map_err(here)?;
     session.until(until);
-    let loaded = Loaded::new(session, &prepared.program, &prepared.operands)?;
+    let loaded = LoadedProgram::new(session, &prepared.program, &prepared.operands)?;
     loaded.run(session, until)?;
     let check = compared(&loaded.result(session)?, prepared.wanted);
     if !check.is_right {
@@ -167,7 +167,12 @@ fn try_run(
 }
 
 /// Measures by our stopping rule, on a clock that only the board's times advance.
-fn measured(loaded: &Loaded<'_>, session: &mut Session, method: &Method, until: Instant) -> Result<Measurement, Stop> {
+fn measured(
+    loaded: &LoadedProgram<'_>,
+    session: &mut Session,
+    method: &Method,
+    until: Instant,
+) -> Result<Measurement, Stop> {
     let Method::Sample(plan) = method else {
         return Err(Stop::Here(anyhow::anyhow!("a core on a fabric is measured by our rule alone")));
     };
@@ -190,7 +195,7 @@ impl Bench for FabricBoard {
         self.simulator.capability(of)
     }
 
-    fn submit(&mut self, ticket: Ticket, work: Work) {
+    fn submit(&mut self, ticket: Ticket, work: BenchWork) {
         self.queue.push_back((ticket, work));
     }
 
@@ -199,7 +204,7 @@ impl Bench for FabricBoard {
             return None;
         }
         match self.queue.pop_front()? {
-            (ticket, Work::Run(job, deadline)) => {
+            (ticket, BenchWork::Run(job, deadline)) => {
                 let began = SystemTime::now();
                 Some((ticket, Done::Ran(Ran { began, reply: self.run(&job, deadline) })))
             }

@@ -4,7 +4,7 @@
 //! The first stream is the default stream of the other launches, so its work is ordered after all
 //! earlier requests. The other streams are not ordered with it, and wait only for events.
 
-use super::{Device, Event, Graph, Handle, Prepared, Result};
+use super::{Device, DeviceEvent, DriverHandle, Graph, Prepared, Result};
 use std::ffi::c_uint;
 use std::ptr::null_mut;
 
@@ -12,32 +12,19 @@ use std::ptr::null_mut;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Launches a kernel after all earlier requests of the stream.
-    Launch {
-        /// Index of the kernel.
-        kernel: usize,
-        stream: usize,
-    },
+    Launch { kernel: usize, stream: usize },
     /// Records an event after all earlier requests of the stream.
-    Mark {
-        /// Index of the event.
-        event: usize,
-        stream: usize,
-    },
+    Mark { event: usize, stream: usize },
     /// Makes all later requests of the stream wait for the latest recording of an event.
-    Wait {
-        /// Index of the event.
-        event: usize,
-        stream: usize,
-    },
+    Wait { event: usize, stream: usize },
 }
 
 /// Kernels with the streams and events on which they run.
 pub struct Lanes<'a> {
     device: &'a Device,
     kernels: &'a [Prepared<'a>],
-    /// All streams except the first.
-    streams: Vec<Stream<'a>>,
-    events: Vec<Event<'a>>,
+    streams: Vec<LaneStream<'a>>,
+    events: Vec<DeviceEvent<'a>>,
 }
 
 impl<'a> Lanes<'a> {
@@ -46,7 +33,7 @@ impl<'a> Lanes<'a> {
         Ok(Lanes {
             device,
             kernels,
-            streams: (1..streams).map(|_| Stream::new(device)).collect::<Result<_>>()?,
+            streams: (1..streams).map(|_| LaneStream::new(device)).collect::<Result<_>>()?,
             events: (0..events).map(|_| device.event()).collect::<Result<_>>()?,
         })
     }
@@ -61,11 +48,11 @@ impl<'a> Lanes<'a> {
         self.device.capture(|first| self.ask(steps, first))
     }
 
-    pub fn event(&self, event: usize) -> &Event<'a> {
+    pub fn event(&self, event: usize) -> &DeviceEvent<'a> {
         &self.events[event]
     }
 
-    fn ask(&self, steps: &[Step], first: Handle) -> Result<()> {
+    fn ask(&self, steps: &[Step], first: DriverHandle) -> Result<()> {
         let handle = |stream: usize| if stream == 0 { first } else { self.streams[stream - 1].handle };
         steps.iter().try_for_each(|step| match *step {
             Step::Launch { kernel, stream } => self.kernels[kernel].launch_on(handle(stream)),
@@ -76,24 +63,24 @@ impl<'a> Lanes<'a> {
 }
 
 /// A stream that is not implicitly ordered with the default stream.
-struct Stream<'a> {
+struct LaneStream<'a> {
     device: &'a Device,
-    handle: Handle,
+    handle: DriverHandle,
 }
 
-impl Stream<'_> {
-    fn new(device: &Device) -> Result<Stream<'_>> {
+impl LaneStream<'_> {
+    fn new(device: &Device) -> Result<LaneStream<'_>> {
         const NON_BLOCKING: c_uint = 1;
         let mut handle = null_mut();
-        // SAFETY: the call writes one handle to a variable that outlives it; `Stream` destroys the
+        // SAFETY: the call writes one handle to a variable that outlives it; `LaneStream` destroys the
         // handle.
         let status = unsafe { (device.functions.make_stream)(&raw mut handle, NON_BLOCKING) };
         device.check("cuStreamCreate", status)?;
-        Ok(Stream { device, handle })
+        Ok(LaneStream { device, handle })
     }
 }
 
-impl Drop for Stream<'_> {
+impl Drop for LaneStream<'_> {
     fn drop(&mut self) {
         // SAFETY: the handle came from `new` and is destroyed once; the driver keeps the stream
         // until its work is done.

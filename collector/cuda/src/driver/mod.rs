@@ -45,24 +45,24 @@ pub const HINT: &str = "install the NVIDIA driver (580 or newer for CUDA 13) on 
 type Result<T> = std::result::Result<T, DriverError>;
 
 type Status = c_int;
-type Handle = *mut c_void;
-type Address = u64;
+type DriverHandle = *mut c_void;
+type DeviceAddress = u64;
 
 const SUCCESS: Status = 0;
 
 macro_rules! functions {
     ($($field:ident = $symbol:literal, ($($argument:ty),*);)*) => {
         /// The driver functions in use, with the signatures of `cuda.h`.
-        struct Functions {
+        struct DriverFunctions {
             $($field: unsafe extern "C" fn($($argument),*) -> Status,)*
             /// Returns offset and size of a kernel's parameter. Drivers before 12.4 lack the
             /// function.
-            parameter: Option<unsafe extern "C" fn(Handle, usize, *mut usize, *mut usize) -> Status>,
+            parameter: Option<unsafe extern "C" fn(DriverHandle, usize, *mut usize, *mut usize) -> Status>,
         }
 
-        impl Functions {
-            fn look_up(library: &Library) -> Result<Functions> {
-                Ok(Functions {
+        impl DriverFunctions {
+            fn look_up(library: &Library) -> Result<DriverFunctions> {
+                Ok(DriverFunctions {
                     $($field: {
                         // SAFETY: the field has the signature that NVIDIA's header declares for
                         // this name.
@@ -84,46 +84,46 @@ functions! {
     device_name = "cuDeviceGetName", (*mut c_char, c_int, c_int);
     attribute = "cuDeviceGetAttribute", (*mut c_int, c_int, c_int);
     total_memory = "cuDeviceTotalMem_v2", (*mut usize, c_int);
-    retain = "cuDevicePrimaryCtxRetain", (*mut Handle, c_int);
+    retain = "cuDevicePrimaryCtxRetain", (*mut DriverHandle, c_int);
     release = "cuDevicePrimaryCtxRelease_v2", (c_int);
-    set_current = "cuCtxSetCurrent", (Handle);
+    set_current = "cuCtxSetCurrent", (DriverHandle);
     synchronize = "cuCtxSynchronize", ();
     bus = "cuDeviceGetPCIBusId", (*mut c_char, c_int, c_int);
     memory = "cuMemGetInfo_v2", (*mut usize, *mut usize);
-    make_stream = "cuStreamCreate", (*mut Handle, c_uint);
-    destroy_stream = "cuStreamDestroy_v2", (Handle);
-    begin_capture = "cuStreamBeginCapture_v2", (Handle, c_int);
-    end_capture = "cuStreamEndCapture", (Handle, *mut Handle);
-    instantiate = "cuGraphInstantiateWithFlags", (*mut Handle, Handle, u64);
-    launch_graph = "cuGraphLaunch", (Handle, Handle);
-    destroy_ready = "cuGraphExecDestroy", (Handle);
-    destroy_graph = "cuGraphDestroy", (Handle);
-    load = "cuModuleLoadData", (*mut Handle, *const c_void);
-    unload = "cuModuleUnload", (Handle);
-    kernel = "cuModuleGetFunction", (*mut Handle, Handle, *const c_char);
-    set_attribute = "cuFuncSetAttribute", (Handle, c_int, c_int);
-    allocate = "cuMemAlloc_v2", (*mut Address, usize);
-    free = "cuMemFree_v2", (Address);
-    to_device = "cuMemcpyHtoD_v2", (Address, *const c_void, usize);
-    to_host = "cuMemcpyDtoH_v2", (*mut c_void, Address, usize);
-    fill = "cuMemsetD8_v2", (Address, u8, usize);
+    make_stream = "cuStreamCreate", (*mut DriverHandle, c_uint);
+    destroy_stream = "cuStreamDestroy_v2", (DriverHandle);
+    begin_capture = "cuStreamBeginCapture_v2", (DriverHandle, c_int);
+    end_capture = "cuStreamEndCapture", (DriverHandle, *mut DriverHandle);
+    instantiate = "cuGraphInstantiateWithFlags", (*mut DriverHandle, DriverHandle, u64);
+    launch_graph = "cuGraphLaunch", (DriverHandle, DriverHandle);
+    destroy_ready = "cuGraphExecDestroy", (DriverHandle);
+    destroy_graph = "cuGraphDestroy", (DriverHandle);
+    load = "cuModuleLoadData", (*mut DriverHandle, *const c_void);
+    unload = "cuModuleUnload", (DriverHandle);
+    kernel = "cuModuleGetFunction", (*mut DriverHandle, DriverHandle, *const c_char);
+    set_attribute = "cuFuncSetAttribute", (DriverHandle, c_int, c_int);
+    allocate = "cuMemAlloc_v2", (*mut DeviceAddress, usize);
+    free = "cuMemFree_v2", (DeviceAddress);
+    to_device = "cuMemcpyHtoD_v2", (DeviceAddress, *const c_void, usize);
+    to_host = "cuMemcpyDtoH_v2", (*mut c_void, DeviceAddress, usize);
+    fill = "cuMemsetD8_v2", (DeviceAddress, u8, usize);
     launch = "cuLaunchKernel",
-        (Handle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, Handle, *mut *mut c_void, *mut *mut c_void);
-    make_event = "cuEventCreate", (*mut Handle, c_uint);
-    record = "cuEventRecord", (Handle, Handle);
-    hold = "cuStreamWaitEvent", (Handle, Handle, c_uint);
-    wait = "cuEventSynchronize", (Handle);
-    elapsed = "cuEventElapsedTime", (*mut f32, Handle, Handle);
-    destroy_event = "cuEventDestroy_v2", (Handle);
+        (DriverHandle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, DriverHandle, *mut *mut c_void, *mut *mut c_void);
+    make_event = "cuEventCreate", (*mut DriverHandle, c_uint);
+    record = "cuEventRecord", (DriverHandle, DriverHandle);
+    hold = "cuStreamWaitEvent", (DriverHandle, DriverHandle, c_uint);
+    wait = "cuEventSynchronize", (DriverHandle);
+    elapsed = "cuEventElapsedTime", (*mut f32, DriverHandle, DriverHandle);
+    destroy_event = "cuEventDestroy_v2", (DriverHandle);
     error_name = "cuGetErrorName", (Status, *mut *const c_char);
     error_text = "cuGetErrorString", (Status, *mut *const c_char);
 }
 
 /// The driver with the context of its first device.
 pub struct Device {
-    functions: Functions,
+    functions: DriverFunctions,
     ordinal: c_int,
-    context: Handle,
+    context: DriverHandle,
     // Calls of a context belong to the thread that made it current.
     _not_send: PhantomData<Rc<()>>,
     // Keeps the code of the functions mapped. It is the last field, so it is dropped last.
@@ -135,7 +135,6 @@ pub struct DeviceFacts {
     pub name: String,
     /// Compute capability times ten.
     pub capability: u32,
-    /// Number of multiprocessors.
     pub multiprocessors: u32,
     pub memory_bytes: u64,
     /// Size of the second-level cache.
@@ -154,7 +153,7 @@ impl Device {
             let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             DriverError::NoDriver(cause)
         })?;
-        let functions = Functions::look_up(&library)?;
+        let functions = DriverFunctions::look_up(&library)?;
         // SAFETY: the call takes no addresses.
         let begun = functions.check("cuInit", unsafe { (functions.init)(0) });
         begun.map_err(|error| DriverError::NoDevice(error.to_string()))?;
@@ -202,7 +201,7 @@ impl Device {
     }
 
     /// Returns the context for the other fences. It exists as long as the device.
-    pub(super) fn context(&self) -> Handle {
+    pub(super) fn context(&self) -> DriverHandle {
         self.context
     }
 
@@ -267,7 +266,7 @@ impl Device {
 
     /// Captures the requests of `ask` to a stream as one graph. The kernels must live as long as
     /// the graph.
-    fn capture<'a>(&'a self, ask: impl FnOnce(Handle) -> Result<()>) -> Result<Graph<'a>> {
+    fn capture<'a>(&'a self, ask: impl FnOnce(DriverHandle) -> Result<()>) -> Result<Graph<'a>> {
         const DEFAULT: c_uint = 0;
         const OF_THIS_THREAD: c_int = 1;
         let functions = &self.functions;
@@ -291,12 +290,12 @@ impl Device {
     }
 
     /// Creates an event: a time stamp on the device's time line.
-    pub fn event(&self) -> Result<Event<'_>> {
+    pub fn event(&self) -> Result<DeviceEvent<'_>> {
         const DEFAULT: c_uint = 0;
         let mut handle = null_mut();
         // SAFETY: the call writes one handle to a variable that outlives it.
         self.check("cuEventCreate", unsafe { (self.functions.make_event)(&raw mut handle, DEFAULT) })?;
-        Ok(Event { device: self, handle, is_recorded: Cell::new(false) })
+        Ok(DeviceEvent { device: self, handle, is_recorded: Cell::new(false) })
     }
 
     /// Waits until all requests are complete, and reports any failure of them.
@@ -317,7 +316,7 @@ impl Drop for Device {
     }
 }
 
-impl Functions {
+impl DriverFunctions {
     fn check(&self, call: &'static str, status: Status) -> Result<()> {
         if status == SUCCESS {
             return Ok(());
@@ -339,7 +338,7 @@ impl Functions {
 
 pub struct DeviceBuffer<'a> {
     device: &'a Device,
-    address: Address,
+    address: DeviceAddress,
     bytes: usize,
 }
 
@@ -367,8 +366,8 @@ impl DeviceBuffer<'_> {
 
     /// Returns a kernel argument that points `offset` bytes into the buffer, or None if that is
     /// beyond its end.
-    pub fn part(&self, offset: u64) -> Option<Given<'_>> {
-        (offset <= self.bytes as u64).then_some(Given::Part(self, offset))
+    pub fn part(&self, offset: u64) -> Option<LaunchArgument<'_>> {
+        (offset <= self.bytes as u64).then_some(LaunchArgument::Part(self, offset))
     }
 
     pub fn fill(&self, byte: u8) -> Result<()> {
@@ -387,34 +386,32 @@ impl Drop for DeviceBuffer<'_> {
 
 /// An argument of a kernel.
 #[derive(Clone, Copy)]
-pub enum Given<'a> {
-    /// Address of a buffer.
+pub enum LaunchArgument<'a> {
     Buffer(&'a DeviceBuffer<'a>),
     /// Address at an offset within a buffer.
     Part(&'a DeviceBuffer<'a>, u64),
-    /// An integer.
     Number(i64),
 }
 
-impl Given<'_> {
+impl LaunchArgument<'_> {
     fn bits(&self) -> u64 {
         match self {
-            Given::Buffer(buffer) => buffer.address,
-            Given::Part(buffer, offset) => buffer.address.saturating_add(*offset),
-            Given::Number(number) => number.cast_unsigned(),
+            LaunchArgument::Buffer(buffer) => buffer.address,
+            LaunchArgument::Part(buffer, offset) => buffer.address.saturating_add(*offset),
+            LaunchArgument::Number(number) => number.cast_unsigned(),
         }
     }
 }
 
 pub struct DeviceModule<'a> {
     device: &'a Device,
-    handle: Handle,
+    handle: DriverHandle,
 }
 
 /// A kernel with all parameters of its launch.
 pub struct Prepared<'a> {
     device: &'a Device,
-    kernel: Handle,
+    kernel: DriverHandle,
     /// Addresses and integers. For a 32-bit integer, the kernel reads the first four bytes.
     arguments: Vec<u64>,
     grid: [u32; 3],
@@ -430,7 +427,11 @@ impl DeviceModule<'_> {
     ///
     /// The effect of the kernel on its arguments is not checked, so modules exist only in runner
     /// processes.
-    pub fn prepare<'a>(&'a self, launch: &job::device::Launch, arguments: &[Given<'a>]) -> Result<Prepared<'a>> {
+    pub fn prepare<'a>(
+        &'a self,
+        launch: &job::device::Launch,
+        arguments: &[LaunchArgument<'a>],
+    ) -> Result<Prepared<'a>> {
         const MOST_DYNAMIC_SHARED: c_int = 8;
         const STATIC_SHARED: u32 = job::device::STATIC_SHARED_BYTES;
         let bad_name = |_| DriverError::BadName(launch.kernel.clone());
@@ -451,7 +452,7 @@ impl DeviceModule<'_> {
         Ok(Prepared {
             device: self.device,
             kernel,
-            arguments: arguments.iter().map(Given::bits).collect(),
+            arguments: arguments.iter().map(LaunchArgument::bits).collect(),
             // Larger values exceed every limit that was checked.
             grid: [x, y, z].map(|extent| u32::try_from(extent).unwrap_or(u32::MAX)),
             block: launch.block,
@@ -463,7 +464,7 @@ impl DeviceModule<'_> {
     /// Checks that the kernel has the given number of parameters, of at most eight bytes each,
     /// because the driver reads as many arguments as the kernel has. Drivers without this query
     /// trust the builder of the kernel.
-    fn check_arguments(&self, name: &str, kernel: Handle, given: usize) -> Result<()> {
+    fn check_arguments(&self, name: &str, kernel: DriverHandle, given: usize) -> Result<()> {
         let Some(parameter) = self.device.functions.parameter else { return Ok(()) };
         let bytes = |place| {
             let (mut offset, mut bytes) = (0, 0);
@@ -494,7 +495,7 @@ impl Prepared<'_> {
         self.launch_on(null_mut())
     }
 
-    fn launch_on(&self, stream: Handle) -> Result<()> {
+    fn launch_on(&self, stream: DriverHandle) -> Result<()> {
         let mut arguments: Vec<*mut c_void> =
             self.arguments.iter().map(|argument| std::ptr::from_ref(argument).cast_mut().cast()).collect();
         let ([grid_x, grid_y, grid_z], [block_x, block_y, block_z]) = (self.grid, self.block);
@@ -523,9 +524,9 @@ impl Prepared<'_> {
 /// A captured list of launches that is submitted as one request.
 pub struct Graph<'a> {
     device: &'a Device,
-    stream: Handle,
-    listed: Handle,
-    ready: Handle,
+    stream: DriverHandle,
+    listed: DriverHandle,
+    ready: DriverHandle,
     // The kernels of the launches must outlive the graph.
     _of: PhantomData<&'a Prepared<'a>>,
 }
@@ -541,7 +542,7 @@ impl Graph<'_> {
 impl Drop for Graph<'_> {
     fn drop(&mut self) {
         let functions = &self.device.functions;
-        let destroy = |handle: Handle, destroy: unsafe extern "C" fn(Handle) -> Status| {
+        let destroy = |handle: DriverHandle, destroy: unsafe extern "C" fn(DriverHandle) -> Status| {
             if !handle.is_null() {
                 // SAFETY: the handle was created by the call of the same kind, and is destroyed
                 // once.
@@ -555,20 +556,20 @@ impl Drop for Graph<'_> {
 }
 
 /// A time stamp on the device's time line.
-pub struct Event<'a> {
+pub struct DeviceEvent<'a> {
     device: &'a Device,
-    handle: Handle,
+    handle: DriverHandle,
     is_recorded: Cell<bool>,
 }
 
-impl Event<'_> {
+impl DeviceEvent<'_> {
     /// Records the event after all earlier requests.
     pub fn record(&self) -> Result<()> {
         self.record_on(null_mut())
     }
 
     /// Records the event after all earlier requests of a stream; null is the default stream.
-    fn record_on(&self, stream: Handle) -> Result<()> {
+    fn record_on(&self, stream: DriverHandle) -> Result<()> {
         // SAFETY: the event and the stream exist.
         self.device.check("cuEventRecord", unsafe { (self.device.functions.record)(self.handle, stream) })?;
         self.is_recorded.set(true);
@@ -576,7 +577,7 @@ impl Event<'_> {
     }
 
     /// Makes later requests of a stream wait for the event.
-    fn hold(&self, stream: Handle) -> Result<()> {
+    fn hold(&self, stream: DriverHandle) -> Result<()> {
         const DEFAULT: c_uint = 0;
         // SAFETY: the event and the stream exist.
         let status = unsafe { (self.device.functions.hold)(stream, self.handle, DEFAULT) };
@@ -591,7 +592,7 @@ impl Event<'_> {
 
     /// Returns the time in nanoseconds from an earlier event to this one. Both must have been
     /// reached.
-    pub fn since_ns(&self, earlier: &Event<'_>) -> Result<u64> {
+    pub fn since_ns(&self, earlier: &DeviceEvent<'_>) -> Result<u64> {
         assert!(self.is_recorded.get() && earlier.is_recorded.get(), "marks are put before they are compared");
         let mut elapsed_ms = 0f32;
         // SAFETY: both events exist and were recorded; the call writes one number to a variable
@@ -602,7 +603,7 @@ impl Event<'_> {
     }
 }
 
-impl Drop for Event<'_> {
+impl Drop for DeviceEvent<'_> {
     fn drop(&mut self) {
         // SAFETY: the handle came from `event` and is destroyed once.
         unsafe { (self.device.functions.destroy_event)(self.handle) };

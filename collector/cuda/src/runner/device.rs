@@ -5,17 +5,18 @@
 //! per job, and the result is copied back once and compared with the reference. After a failed call
 //! the state of the device is undefined, so the supervisor replaces the process.
 
+use super::counter_report::CounterReport;
 use super::gpu::{Gpu, is_papi_of_gpu};
 use super::launch_costs::{graph_ns, median_ns};
-use super::told::Told;
 use super::watch::Watch;
 use crate::Image;
 use crate::driver::{
-    Device, DeviceBuffer, DeviceFacts, DeviceModule, DriverError, Event, Given, Graph, Lanes, Prepared, Step,
+    Device, DeviceBuffer, DeviceEvent, DeviceFacts, DeviceModule, DriverError, Graph, Lanes, LaunchArgument, Prepared,
+    Step,
 };
 use anyhow::{Context, Result, ensure};
 use job::device::{Argument, Cubin, DeviceCode, Launches, is_too_new};
-use job::prepared::Prepared as PreparedTask;
+use job::prepared::PreparedTask;
 use job::{Measured, RunJob, RunReply};
 use measure::counters::gpu::{ENERGY, KERNEL_TIME, WantedMetric};
 use measure::counters::{Backend, CounterRequest, CounterSession, Usage};
@@ -46,7 +47,7 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
         Cache::Cold { flush_bytes } => Some(device.allocate(usize::try_from((*flush_bytes).max(2 * facts.l2_bytes))?)?),
         Cache::Warm => None,
     };
-    let timer = Timer::new(gpu, (&kernels, Run::InTurns), flush, [device.event()?, device.event()?]);
+    let timer = Timer::new(gpu, (&kernels, DeviceRun::InTurns), flush, [device.event()?, device.event()?]);
     let mut call = |times: u32| timer.batch(times);
     // Counters of the host do not describe a kernel.
     let mut counters = CounterSession::open(&CounterRequest { backend: Backend::None, ..job.counters.clone() });
@@ -58,7 +59,7 @@ pub(super) fn run(gpu: &Gpu, code: &DeviceCode, job: &RunJob, prepared: &Prepare
         return Ok(RunReply::WrongResult(check));
     }
     ensure!(job.tvm_evaluator.is_none(), "TVM's evaluator does not run on a device here");
-    let mut told = Told::default();
+    let mut told = CounterReport::default();
     if job.counters.backend != Backend::None {
         let own_bytes: u64 = tensors.iter().chain(&workspaces).map(|buffer| buffer.bytes() as u64).sum();
         told.give("gpu_memory_bytes", "cuMemAlloc", own_bytes as f64);
@@ -106,7 +107,7 @@ pub(super) fn load<'a>(gpu: &'a Gpu, cubin: &Cubin, driver_cuda: &str) -> Result
 }
 
 /// Adds the counters of the kernel and the state of the device to the result; see `gpu`.
-fn tell(gpu: &Gpu, timer: &Timer<'_>, copies: &Copies<'_>, job: &RunJob, run_ns: f64, told: &mut Told) {
+fn tell(gpu: &Gpu, timer: &Timer<'_>, copies: &Copies<'_>, job: &RunJob, run_ns: f64, told: &mut CounterReport) {
     let Timer { device, kernels, flush, start, end, watch, .. } = timer;
     let (marks, flush, events) = ([start, end], flush.as_ref(), &job.counters.events);
     gpu.tell_fares(&watch.seen(), told);
@@ -166,21 +167,23 @@ fn tensors<'a>(device: &'a Device, inputs: &[Tensor], output_bytes: usize) -> Re
 }
 
 /// Returns whole buffers as kernel arguments.
-fn given<'a>(tensors: &'a [DeviceBuffer<'a>]) -> Vec<Given<'a>> {
-    tensors.iter().map(Given::Buffer).collect()
+fn given<'a>(tensors: &'a [DeviceBuffer<'a>]) -> Vec<LaunchArgument<'a>> {
+    tensors.iter().map(LaunchArgument::Buffer).collect()
 }
 
 /// Prepares the launches of one run on these tensors.
 pub(super) fn prepare<'a>(
     module: &'a DeviceModule<'a>,
     launches: &Launches,
-    tensors: &[Given<'a>],
+    tensors: &[LaunchArgument<'a>],
     workspaces: &'a [DeviceBuffer<'a>],
 ) -> Result<Vec<Prepared<'a>>> {
     let given = |argument: &Argument| match argument {
         Argument::Tensor(place) => Ok(tensors[*place]),
-        Argument::Workspace(place) => Ok(Given::Buffer(&workspaces[*place])),
-        Argument::Number(number) => number.known().map(Given::Number).context("a number of the launch is a symbol"),
+        Argument::Workspace(place) => Ok(LaunchArgument::Buffer(&workspaces[*place])),
+        Argument::Number(number) => {
+            number.known().map(LaunchArgument::Number).context("a number of the launch is a symbol")
+        }
     };
     let mut kernels = Vec::with_capacity(launches.launches.len());
     for launch in &launches.launches {
@@ -203,7 +206,7 @@ struct Copies<'a> {
 /// Returns the time of a run that finds other data in the second-level cache: runs cycle through
 /// copies of the data that together exceed the cache. Returns None if memory does not suffice for
 /// them.
-fn rotated_ns(device: &Device, of: &Copies<'_>, marks: [&Event<'_>; 2]) -> Result<Option<f64>> {
+fn rotated_ns(device: &Device, of: &Copies<'_>, marks: [&DeviceEvent<'_>; 2]) -> Result<Option<f64>> {
     const COPIES_MAX: u64 = 64;
     let own_bytes = of.inputs.iter().map(|input| input.bytes().len() as u64).sum::<u64>() + of.output_bytes as u64;
     let copies = (2 * of.l2_bytes).div_ceil(own_bytes.max(1)).clamp(2, COPIES_MAX);
@@ -219,12 +222,11 @@ fn rotated_ns(device: &Device, of: &Copies<'_>, marks: [&Event<'_>; 2]) -> Resul
 
 /// The way in which the kernels of one run are submitted.
 #[derive(Clone, Copy)]
-pub(super) enum Run<'a> {
+pub(super) enum DeviceRun<'a> {
     /// Sequentially on one stream.
     InTurns,
     /// In steps on several streams.
     InSteps(&'a Lanes<'a>, &'a [Step]),
-    /// As one graph.
     Graph(&'a Graph<'a>),
 }
 
@@ -232,11 +234,11 @@ pub(super) enum Run<'a> {
 pub(super) struct Timer<'a> {
     device: &'a Device,
     kernels: &'a [Prepared<'a>],
-    run: Run<'a>,
+    run: DeviceRun<'a>,
     /// Buffer that is overwritten before each batch if caches should be cold.
     flush: Option<DeviceBuffer<'a>>,
-    start: Event<'a>,
-    end: Event<'a>,
+    start: DeviceEvent<'a>,
+    end: DeviceEvent<'a>,
     /// Time by which the host's clock advanced more than the device's during batches: launch calls,
     /// flushing, waiting and queries.
     ahead_ns: Cell<i64>,
@@ -247,9 +249,9 @@ pub(super) struct Timer<'a> {
 impl<'a> Timer<'a> {
     pub(super) fn new(
         gpu: &'a Gpu,
-        (kernels, run): (&'a [Prepared<'a>], Run<'a>),
+        (kernels, run): (&'a [Prepared<'a>], DeviceRun<'a>),
         flush: Option<DeviceBuffer<'a>>,
-        [start, end]: [Event<'a>; 2],
+        [start, end]: [DeviceEvent<'a>; 2],
     ) -> Timer<'a> {
         Timer { device: &gpu.device, kernels, run, flush, start, end, ahead_ns: Cell::new(0), watch: gpu.watch() }
     }
@@ -257,9 +259,9 @@ impl<'a> Timer<'a> {
     /// Submits one run without waiting for it.
     pub(super) fn launch(&self) -> Result<(), DriverError> {
         match self.run {
-            Run::InTurns => self.kernels.iter().try_for_each(Prepared::launch),
-            Run::InSteps(lanes, steps) => lanes.launch(steps),
-            Run::Graph(graph) => graph.launch(),
+            DeviceRun::InTurns => self.kernels.iter().try_for_each(Prepared::launch),
+            DeviceRun::InSteps(lanes, steps) => lanes.launch(steps),
+            DeviceRun::Graph(graph) => graph.launch(),
         }
     }
 

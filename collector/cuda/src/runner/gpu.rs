@@ -5,17 +5,17 @@
 //! Only the state of the device is read between timed runs (`watch`). A failed call loses its own
 //! counters and those after it, but never the record.
 
+use super::counter_report::CounterReport;
 use super::launch_costs::{LaunchCosts, launch_costs};
 use super::profiling::{Profiling, ProfilingError};
-use super::told::Told;
-use super::watch::{Seen, Watch};
+use super::watch::{Watch, WatchedRun};
 use crate::Image;
 use crate::cupti::{Cupti, CuptiError};
 use crate::driver::{Device, DeviceBuffer, DeviceModule, DriverError, Prepared};
 use crate::nvml::{Nvml, NvmlError, throttle_names};
 use measure::Warning;
 use measure::counters::gpu::{self as names, ENERGY, KERNEL_TIME, WantedMetric};
-use measure::counters::{Counted, CounterReader, CounterRequest, CounterSession, CounterValue, Step};
+use measure::counters::{CountedEvents, CounterReader, CounterRequest, CounterSession, CounterValue, Step};
 use measure::statistics::median;
 use std::cell::{OnceCell, RefCell};
 use worker::RunnerProcess;
@@ -29,12 +29,12 @@ pub struct Gpu {
     // later launches.
     cupti: OnceCell<Result<Cupti, CuptiError>>,
     // The profiler, prepared for the metrics of the last job, which are often those of the next.
-    profiling: RefCell<Option<Kept>>,
+    profiling: RefCell<Option<KeptTensors>>,
     launch_costs: OnceCell<Result<LaunchCosts, DriverError>>,
 }
 
 /// The profiler prepared for these metrics, or the reason why that failed.
-struct Kept {
+struct KeptTensors {
     metrics: Vec<WantedMetric>,
     profiling: Result<Profiling, CuptiError>,
 }
@@ -59,7 +59,7 @@ impl Gpu {
     }
 
     /// Rejects names that are no counters of a GPU.
-    pub(super) fn refuse_unknown(events: &[String], told: &mut Told) {
+    pub(super) fn refuse_unknown(events: &[String], told: &mut CounterReport) {
         let is_unknown = |name: &&String| names::find(name).is_none() && !name.starts_with(names::METRIC_PREFIX);
         for name in events.iter().filter(|name| names::is_of_gpu(name)).filter(is_unknown) {
             told.refuse(name, None, "no counter of a GPU has this name; docs/guide/cuda.md lists them");
@@ -67,7 +67,7 @@ impl Gpu {
     }
 
     /// Adds clocks, power, temperature, and the reasons for throttling in any batch.
-    pub(super) fn tell_fares(&self, seen: &Seen, told: &mut Told) {
+    pub(super) fn tell_fares(&self, seen: &WatchedRun, told: &mut CounterReport) {
         const IDLE: u64 = 1;
         let always = names::GPU_NAMES.iter().filter(|counter| counter.step == Step::Nvml && !counter.is_on_demand);
         if let Err(error) = &self.nvml {
@@ -101,7 +101,7 @@ impl Gpu {
     }
 
     /// Adds the launch costs of this device, which are measured once per process.
-    pub(super) fn tell_launch_costs(&self, told: &mut Told) {
+    pub(super) fn tell_launch_costs(&self, told: &mut CounterReport) {
         match self.launch_costs.get_or_init(|| launch_costs(&self.device, self.process)) {
             Ok(costs) => {
                 told.give("gpu_launch_ns", "empty kernels one after the other", costs.launch_ns);
@@ -117,7 +117,11 @@ impl Gpu {
     }
 
     /// Adds the time of one run's kernels without the gaps between them, as CUPTI records it.
-    pub(super) fn tell_kernel_time(&self, kernels: &[Prepared<'_>], told: &mut Told) -> Result<(), DriverError> {
+    pub(super) fn tell_kernel_time(
+        &self,
+        kernels: &[Prepared<'_>],
+        told: &mut CounterReport,
+    ) -> Result<(), DriverError> {
         const RUNS: usize = 10;
         let cupti = match self.cupti.get_or_init(Cupti::open) {
             Ok(cupti) => cupti,
@@ -155,7 +159,7 @@ impl Gpu {
         kernels: &[Prepared<'_>],
         flush: Option<&DeviceBuffer<'_>>,
         run_ns: f64,
-        told: &mut Told,
+        told: &mut CounterReport,
     ) -> Result<(), DriverError> {
         const RANGE_NS: f64 = 200_000.0;
         const LAUNCHES_MAX: usize = 256;
@@ -177,9 +181,9 @@ impl Gpu {
         let mut kept = self.profiling.borrow_mut();
         let kept = match kept.take().filter(|kept| kept.metrics == wanted) {
             Some(same) => kept.insert(same),
-            None => kept.insert(Kept { metrics: wanted.to_vec(), profiling: self.begin_profiling(wanted) }),
+            None => kept.insert(KeptTensors { metrics: wanted.to_vec(), profiling: self.begin_profiling(wanted) }),
         };
-        let refuse_all = |error: &CuptiError, told: &mut Told| {
+        let refuse_all = |error: &CuptiError, told: &mut CounterReport| {
             wanted.iter().for_each(|metric| told.refuse(&metric.name, error.status(), error));
         };
         let profiling = match &mut kept.profiling {
@@ -207,7 +211,7 @@ impl Gpu {
         &self,
         kernels: &[Prepared<'_>],
         run_ns: f64,
-        told: &mut Told,
+        told: &mut CounterReport,
     ) -> Result<(), DriverError> {
         // Long compared with the resolution of the energy counter.
         const TIME_NS: f64 = 5e8;
@@ -239,7 +243,7 @@ impl Gpu {
         &self,
         request: &CounterRequest,
         kernels: &[Prepared<'_>],
-        told: &mut Told,
+        told: &mut CounterReport,
     ) -> Result<(), DriverError> {
         const RUNS: u64 = 10;
         let events: Vec<String> = request.events.iter().filter(|event| is_papi_of_gpu(event)).cloned().collect();
@@ -256,7 +260,7 @@ impl Gpu {
             session.read(&mut after);
         }
         for (channel, (before, after)) in session.channels().iter().zip(before.iter().zip(&after)) {
-            let mut counted = Counted::default();
+            let mut counted = CountedEvents::default();
             counted.add(*before, *after, RUNS);
             match CounterValue::new(channel, &counted) {
                 Ok(value) => told.values.push(value),
@@ -273,7 +277,7 @@ impl Gpu {
 const SHARE_MAX: f64 = 110.0;
 
 /// Adds the metrics per run, measured over `runs` runs.
-fn tell_values(profiling: &Profiling, values: &[f64], runs: usize, told: &mut Told) {
+fn tell_values(profiling: &Profiling, values: &[f64], runs: usize, told: &mut CounterReport) {
     for (metric, &value) in profiling.metrics().zip(values) {
         let per_run = if names::is_sum(&metric.native) { value / runs as f64 } else { value };
         if metric.unit == "%" && per_run > SHARE_MAX {

@@ -1,7 +1,7 @@
 //! Measures the launch costs of a GPU, and times runs without them by graphs.
 
 use crate::Image;
-use crate::driver::{Device, DriverError, Event, Prepared};
+use crate::driver::{Device, DeviceEvent, DriverError, Prepared};
 use job::device::{Count, Launch};
 use measure::statistics::median;
 use std::ffi::CStr;
@@ -24,7 +24,7 @@ const SAMPLES: usize = 8;
 
 /// Returns the median device time of `work` after one warm-up execution.
 pub(super) fn median_ns(
-    [start, end]: [&Event<'_>; 2],
+    [start, end]: [&DeviceEvent<'_>; 2],
     mut work: impl FnMut() -> Result<(), DriverError>,
 ) -> Result<f64, DriverError> {
     let mut samples = Vec::with_capacity(SAMPLES);
@@ -42,7 +42,11 @@ pub(super) fn median_ns(
 }
 
 /// Returns the time of one run when many are submitted as one graph.
-pub(super) fn graph_ns(device: &Device, marks: [&Event<'_>; 2], kernels: &[Prepared<'_>]) -> Result<f64, DriverError> {
+pub(super) fn graph_ns(
+    device: &Device,
+    marks: [&DeviceEvent<'_>; 2],
+    kernels: &[Prepared<'_>],
+) -> Result<f64, DriverError> {
     const LAUNCHES: usize = 256;
     let runs = (LAUNCHES / kernels.len().max(1)).max(1);
     let all: Vec<&Prepared<'_>> = (0..runs).flat_map(|_| kernels).collect();

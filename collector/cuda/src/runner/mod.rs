@@ -1,5 +1,6 @@
 //! The runner for GPUs, which needs only the driver and no TVM.
 
+mod counter_report;
 mod device;
 mod gpu;
 mod launch_costs;
@@ -7,7 +8,6 @@ mod network;
 mod operators;
 mod order;
 mod profiling;
-mod told;
 mod watch;
 
 pub use gpu::Gpu;

@@ -4,15 +4,15 @@
 //! its own. If the program has stages, groups of calls run on separate streams. The list is
 //! launched as a graph if that is faster.
 
-use super::device::{DeviceClock, Run, Timer, fitting, load, prepare};
+use super::device::{DeviceClock, DeviceRun, Timer, fitting, load, prepare};
 use super::gpu::Gpu;
 use super::launch_costs::median_ns;
 use super::operators::{self, Calls};
 use super::order::{order, stages, streams_of};
-use crate::driver::{Device, DeviceBuffer, DeviceModule, DriverError, Event, Given, Lanes, Prepared};
+use crate::driver::{Device, DeviceBuffer, DeviceEvent, DeviceModule, DriverError, Lanes, LaunchArgument, Prepared};
 use anyhow::{Context, Result, ensure};
 use executor::folder::{self, Content};
-use executor::program::{Argument, Place, Port};
+use executor::program::{CallArgument, Place, ProgramPort};
 use job::device::{DeviceCode, Launches};
 use job::{Measured, NetworkJob, Profiled, RunReply};
 use measure::counters::{Backend, CounterRequest, CounterSession};
@@ -34,7 +34,7 @@ pub(super) fn run(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
     let lists = content.program.calls.iter().map(|call| launches(&codes[call.code], &call.arguments));
     let lists = lists.collect::<Result<Vec<Launches>>>()?;
     let streams = streams_of(&stages, lists.len());
-    let memory = Memory::of(device, &content, &inputs, (&lists, &streams))?;
+    let memory = NetworkMemory::of(device, &content, &inputs, (&lists, &streams))?;
     let mut kernels = Vec::new();
     let mut of_calls = Vec::with_capacity(lists.len());
     for ((call, launches), stream) in content.program.calls.iter().zip(&lists).zip(streams) {
@@ -65,8 +65,8 @@ pub(super) fn run(gpu: &Gpu, job: &NetworkJob) -> Result<RunReply> {
         return Ok(RunReply::Profiled(Box::new(profiled)));
     }
     let faster = match graph.as_ref().filter(|_| graph_ns < list_ns) {
-        Some(graph) => Run::Graph(graph),
-        None => Run::InSteps(&lanes, &order.steps),
+        Some(graph) => DeviceRun::Graph(graph),
+        None => DeviceRun::InSteps(&lanes, &order.steps),
     };
     let timer = Timer::new(gpu, (&kernels, faster), None, [start, end]);
     let mut call = |times: u32| timer.batch(times);
@@ -98,7 +98,7 @@ fn stages_ns(
     let order = order(stages, of_calls, true);
     let lanes = Lanes::new(device, kernels, order.streams, order.events)?;
     let (start, end) = (device.event()?, device.event()?);
-    let since = |event: &Event<'_>| event.since_ns(&start).map(|ns| ns as f64);
+    let since = |event: &DeviceEvent<'_>| event.since_ns(&start).map(|ns| ns as f64);
     let mut seen = Vec::with_capacity(LOOKS);
     for _ in 0..LOOKS {
         start.record()?;
@@ -133,15 +133,14 @@ fn workspace_sizes(lists: &[Launches], streams: &[usize]) -> Result<Vec<Vec<u64>
     Ok(sizes)
 }
 
-/// Returns the launches of a call.
-fn launches(code: &DeviceCode, arguments: &[Argument]) -> Result<Launches> {
+fn launches(code: &DeviceCode, arguments: &[CallArgument]) -> Result<Launches> {
     code.check(arguments.len()).map_err(anyhow::Error::msg)?;
     let extents: Vec<Vec<i64>> = arguments.iter().map(|argument| argument.extents.clone()).collect();
     code.at(&extents).map_err(anyhow::Error::msg)
 }
 
 /// Device memory of a program.
-struct Memory<'a> {
+struct NetworkMemory<'a> {
     activations: DeviceBuffer<'a>,
     constants: DeviceBuffer<'a>,
     offsets: &'a [u64],
@@ -151,7 +150,7 @@ struct Memory<'a> {
     workspaces: Vec<Vec<DeviceBuffer<'a>>>,
 }
 
-impl<'a> Memory<'a> {
+impl<'a> NetworkMemory<'a> {
     /// Allocates the memory for calls with these launches and streams, and copies inputs and
     /// constants.
     fn of(
@@ -159,14 +158,14 @@ impl<'a> Memory<'a> {
         content: &'a Content,
         inputs: &[u8],
         (lists, streams): (&[Launches], &[usize]),
-    ) -> Result<Memory<'a>> {
+    ) -> Result<NetworkMemory<'a>> {
         let Content { program, offsets, constants, .. } = content;
         let allocate = |bytes: u64| -> Result<DeviceBuffer<'a>> {
             let free = device.free_memory_bytes()?;
             ensure!(bytes <= free, "the model needs {bytes} more bytes of the device's memory, {free} are free");
             Ok(device.allocate(usize::try_from(bytes)?)?)
         };
-        let of_port = |port: &Port| allocate(port.ty.bytes().context("a dimension is a symbol")?);
+        let of_port = |port: &ProgramPort| allocate(port.ty.bytes().context("a dimension is a symbol")?);
         let stored = allocate(constants.len() as u64)?;
         stored.write(constants)?;
         let (mut given, mut rest) = (Vec::new(), inputs);
@@ -179,7 +178,7 @@ impl<'a> Memory<'a> {
         ensure!(rest.is_empty(), "the file of inputs is longer than they are");
         let sizes = workspace_sizes(lists, streams)?;
         let of_stream = |sizes: Vec<u64>| sizes.into_iter().map(allocate).collect::<Result<Vec<_>>>();
-        Ok(Memory {
+        Ok(NetworkMemory {
             activations: allocate(program.activation_bytes)?,
             constants: stored,
             offsets,
@@ -196,19 +195,19 @@ impl<'a> Memory<'a> {
     }
 
     /// Returns a tensor as a kernel argument.
-    fn given(&self, place: Place) -> Result<Given<'_>> {
+    fn given(&self, place: Place) -> Result<LaunchArgument<'_>> {
         let missing = || format!("there is nothing at {place:?}");
         match place {
             Place::Activation(offset) => self.activations.part(offset),
             Place::Constant(index) => self.offsets.get(index).and_then(|offset| self.constants.part(*offset)),
-            Place::Input(index) => self.inputs.get(index).map(Given::Buffer),
-            Place::Output(index) => self.outputs.get(index).map(Given::Buffer),
+            Place::Input(index) => self.inputs.get(index).map(LaunchArgument::Buffer),
+            Place::Output(index) => self.outputs.get(index).map(LaunchArgument::Buffer),
         }
         .with_context(missing)
     }
 
     /// Returns the contents of all outputs, concatenated.
-    fn all_outputs(&self, ports: &[Port]) -> Result<Vec<u8>> {
+    fn all_outputs(&self, ports: &[ProgramPort]) -> Result<Vec<u8>> {
         let mut all = Vec::new();
         for (place, port) in ports.iter().enumerate() {
             all.extend(self.read(port, place)?);
@@ -217,7 +216,7 @@ impl<'a> Memory<'a> {
     }
 
     /// Returns the content of an output.
-    fn read(&self, port: &Port, place: usize) -> Result<Vec<u8>> {
+    fn read(&self, port: &ProgramPort, place: usize) -> Result<Vec<u8>> {
         let size = usize::try_from(port.ty.bytes().context("a dimension is a symbol")?)?;
         let from = |buffer: &DeviceBuffer<'_>, offset: u64| -> Result<Vec<u8>> {
             let bytes = buffer.read()?;

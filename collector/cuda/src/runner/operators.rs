@@ -5,9 +5,9 @@
 //! after its last, so it includes the time in which the device waits for launches. The only
 //! overhead is recording the events, which is determined by a comparison with runs without them.
 
+use super::counter_report::CounterReport;
 use super::gpu::Gpu;
-use super::told::Told;
-use crate::driver::{Device, DriverError, Event, Prepared};
+use crate::driver::{Device, DeviceEvent, DriverError, Prepared};
 use measure::counters::gpu::ENERGY;
 use measure::counters::{Backend, CounterRequest, NoCounters, Usage};
 use measure::{Clock, HostClock};
@@ -23,8 +23,8 @@ pub(super) struct Calls<'a> {
     ends: Vec<usize>,
     workspaces: Option<Vec<u64>>,
     /// One event before each call, and one after the last.
-    marks: Vec<Event<'a>>,
-    times: Times,
+    marks: Vec<DeviceEvent<'a>>,
+    times: OperatorTimes,
 }
 
 impl<'a> Calls<'a> {
@@ -36,17 +36,17 @@ impl<'a> Calls<'a> {
         workspaces: Option<Vec<u64>>,
     ) -> Result<Calls<'a>, DriverError> {
         let marks = (0..=ends.len()).map(|_| device.event()).collect::<Result<_, _>>()?;
-        Ok(Calls { kernels, ends, workspaces, marks, times: Times::default() })
+        Ok(Calls { kernels, ends, workspaces, marks, times: OperatorTimes::default() })
     }
 
-    fn last(&self) -> &Event<'a> {
+    fn last(&self) -> &DeviceEvent<'a> {
         self.marks.last().expect("there is one after the last call")
     }
 }
 
 /// Latest time of the device, for the clock of a session.
 #[derive(Default)]
-struct Times {
+struct OperatorTimes {
     read_ns: Cell<u64>,
     told_ns: Cell<Option<u64>>,
 }
@@ -54,7 +54,7 @@ struct Times {
 /// A clock that returns the device's time if there is one, and otherwise that of the host.
 struct DeviceTimes<'a> {
     host: HostClock,
-    times: &'a Times,
+    times: &'a OperatorTimes,
 }
 
 impl Clock for DeviceTimes<'_> {
@@ -166,7 +166,7 @@ pub(super) fn count(
     if counters.backend == Backend::None {
         return;
     }
-    let mut told = Told::default();
+    let mut told = CounterReport::default();
     for name in &counters.events {
         match name.as_str() {
             ENERGY => told.tell(&[ENERGY], |told| gpu.tell_energy(kernels, run_ns, told)),

@@ -34,7 +34,6 @@ pub(super) fn stages(program: &Program) -> Result<Vec<Stage>> {
     Ok(program.stages.clone())
 }
 
-/// Returns the stream of each call.
 pub(super) fn streams_of(stages: &[Stage], calls: usize) -> Vec<usize> {
     let mut streams = vec![FIRST; calls];
     for group in stages.iter().flat_map(|stage| &stage.groups) {

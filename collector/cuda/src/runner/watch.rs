@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 /// A sampler of a device's state.
 pub(super) struct Watch<'a> {
     nvml: Option<&'a Nvml>,
-    seen: RefCell<Seen>,
+    seen: RefCell<WatchedRun>,
     last: Cell<Option<Instant>>,
 }
 
 /// Samples of each value, or the reason why it is unavailable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct WatchedRun {
     pub(super) sm_clock_mhz: Result<Vec<u32>, NvmlError>,
     pub(super) memory_clock_mhz: Result<Vec<u32>, NvmlError>,
     pub(super) power_mw: Result<Vec<u32>, NvmlError>,
@@ -26,9 +26,9 @@ pub(super) struct Seen {
     pub(super) throttle: Result<u64, NvmlError>,
 }
 
-impl Default for Seen {
-    fn default() -> Seen {
-        Seen {
+impl Default for WatchedRun {
+    fn default() -> WatchedRun {
+        WatchedRun {
             sm_clock_mhz: Ok(Vec::new()),
             memory_clock_mhz: Ok(Vec::new()),
             power_mw: Ok(Vec::new()),
@@ -38,7 +38,7 @@ impl Default for Seen {
     }
 }
 
-impl Seen {
+impl WatchedRun {
     /// Adds a sample. A value that was unavailable once stays so, because its remaining samples
     /// would not be representative.
     fn add(&mut self, fares: Fares) {
@@ -87,7 +87,7 @@ impl<'a> Watch<'a> {
         self.last.set(None);
     }
 
-    pub(super) fn seen(&self) -> Seen {
+    pub(super) fn seen(&self) -> WatchedRun {
         self.seen.borrow().clone()
     }
 }
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_was_held_back_is_not_forgotten_by_later_ones() {
-        let mut seen = Seen::default();
+        let mut seen = WatchedRun::default();
         for look in [fares(1980, 0), fares(1410, 4), fares(1980, 0)] {
             seen.add(look);
         }
@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_figure_that_failed_once_is_refused() {
-        let mut seen = Seen::default();
+        let mut seen = WatchedRun::default();
         for look in [fares(1980, 0), fares(0, 0), fares(1980, 0)] {
             seen.add(look);
         }

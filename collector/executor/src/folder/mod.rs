@@ -5,7 +5,7 @@
 //! so only trusted folders may be run. Inconsistent descriptions are rejected before anything runs.
 
 use crate::memory::ALIGNMENT_BYTES;
-use crate::program::{Argument, Place, Program};
+use crate::program::{CallArgument, Place, Program};
 use models::TensorType;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
@@ -38,13 +38,10 @@ struct Description {
 /// A program read from a folder.
 #[derive(Debug)]
 pub struct Content {
-    /// Validated program.
     pub program: Program,
     /// Codes by the index that calls use: object files, or tasks as JSON for a library that compiles nothing.
     pub codes: Vec<Vec<u8>>,
-    /// Offset of each constant.
     pub offsets: Vec<u64>,
-    /// Bytes of all constants.
     pub constants: Vec<u8>,
 }
 
@@ -173,7 +170,7 @@ fn check(program: &Program, offsets: &[u64], constant_bytes: u64, codes: usize) 
     for output in &program.outputs {
         if let Some(place) = output.same_as {
             let extents = output.ty.extents().unwrap_or_default();
-            fits(program, offsets, constant_bytes, &Argument { place, dtype: output.ty.dtype, extents })?;
+            fits(program, offsets, constant_bytes, &CallArgument { place, dtype: output.ty.dtype, extents })?;
         }
     }
     for call in &program.calls {
@@ -217,11 +214,12 @@ fn fits(
     program: &Program,
     offsets: &[u64],
     constant_bytes: u64,
-    argument: &Argument,
+    argument: &CallArgument,
 ) -> std::result::Result<(), String> {
     let wanted = bytes_of(&TensorType::new(argument.dtype, &argument.extents));
     let wanted = wanted.ok_or_else(|| format!("a tensor has the extents {:?}", argument.extents))?;
-    let port = |ports: &[crate::program::Port], index: usize| ports.get(index).and_then(|port| bytes_of(&port.ty));
+    let port =
+        |ports: &[crate::program::ProgramPort], index: usize| ports.get(index).and_then(|port| bytes_of(&port.ty));
     let (begins, room) = match argument.place {
         Place::Activation(offset) => (offset, Some(program.activation_bytes)),
         Place::Input(index) => (0, port(&program.inputs, index)),

@@ -1,15 +1,20 @@
 //! Lifetimes of intermediate tensors: from the call that writes them to the last call that reads them.
 
-use super::parts::{Parts, Writing};
-use super::staged::{Span, in_turns};
-use super::{Result, Values};
+use super::parts::{ResultParts, Writing};
+use super::staged::{StageSpan, in_turns};
+use super::{ProgramValues, Result};
 use crate::memory::Lifetime;
 use models::{Graph, Plan, ValueId};
 use std::collections::HashMap;
 
 /// Returns the lifetimes of intermediate tensors in calls of the plan. With concurrent calls, a lifetime extends from
 /// the first to the last call that may run at the same time.
-pub(super) fn alive(values: &Values, parts: &Parts, plan: &Plan, spans: &[Span]) -> Vec<(ValueId, Lifetime)> {
+pub(super) fn alive(
+    values: &ProgramValues,
+    parts: &ResultParts,
+    plan: &Plan,
+    spans: &[StageSpan],
+) -> Vec<(ValueId, Lifetime)> {
     let mut lifetimes: Vec<(ValueId, Lifetime)> = Vec::new();
     let mut index_of: HashMap<ValueId, usize> = HashMap::new();
     let is_output: Vec<ValueId> = values.graph.outputs.iter().map(|id| values.root(*id)).collect();
@@ -32,9 +37,9 @@ pub(super) fn alive(values: &Values, parts: &Parts, plan: &Plan, spans: &[Span])
 /// Returns the lifetimes of a program's intermediate tensors, in calls of the program. Calls of the plan without work
 /// are not counted.
 pub fn lifetimes(graph: &Graph, plan: &Plan, writing: Writing) -> Result<Vec<Lifetime>> {
-    let values = Values::of(graph)?;
+    let values = ProgramValues::of(graph)?;
     let spans = in_turns(plan);
-    let parts = Parts::of(&values, plan, &spans, writing);
+    let parts = ResultParts::of(&values, plan, &spans, writing);
     // A call without work writes nothing, and its operands live at least until the preceding call.
     let mut number = 0usize;
     let mut last_of = Vec::with_capacity(plan.calls.len());

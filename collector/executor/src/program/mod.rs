@@ -17,26 +17,22 @@ use job::Packing;
 use models::operators::Class;
 use models::stages::Stage;
 use models::{DType, Graph, Plan, StagePlan, TensorType, ValueId};
-use parts::Parts;
+use parts::ResultParts;
 use reference::Tensor;
 use serde::{Deserialize, Serialize};
-use staged::{Span, Staged, in_turns};
+use staged::{StageSpan, Staged, in_turns};
 use std::collections::HashMap;
 
 /// Everything needed to run a model except constants and code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
-    /// Name of the model.
     pub name: String,
     /// Calls in execution order.
     pub calls: Vec<Call>,
-    /// Inputs of the model.
-    pub inputs: Vec<Port>,
-    /// Outputs of the model.
-    pub outputs: Vec<Port>,
+    pub inputs: Vec<ProgramPort>,
+    pub outputs: Vec<ProgramPort>,
     /// Constants and their stored layouts.
     pub constants: Vec<Constant>,
-    /// Number of distinct codes.
     pub codes: usize,
     /// Memory for intermediate tensors.
     pub activation_bytes: u64,
@@ -61,20 +57,17 @@ impl Program {
 /// One call of compiled code.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// Index of the code.
     pub code: usize,
     /// Operands; the last one is the result.
-    pub arguments: Vec<Argument>,
-    /// Scope in the model.
+    pub arguments: Vec<CallArgument>,
     pub scope: String,
 }
 
 /// A tensor as seen by a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Argument {
+pub struct CallArgument {
     /// Memory of the elements.
     pub place: Place,
-    /// Element type.
     pub dtype: DType,
     /// Extents of the stored layout.
     pub extents: Vec<i64>,
@@ -86,18 +79,14 @@ pub struct Argument {
 pub enum Place {
     /// Offset in the memory of intermediate tensors.
     Activation(u64),
-    /// Index of an input.
     Input(usize),
-    /// Index of an output.
     Output(usize),
-    /// Index of a constant.
     Constant(usize),
 }
 
 /// An input or output of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Port {
-    /// Name in the model.
+pub struct ProgramPort {
     pub name: String,
     /// Element type and shape.
     pub ty: TensorType,
@@ -109,9 +98,7 @@ pub struct Port {
 /// A constant of the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Constant {
-    /// Value in the graph.
     pub value: ValueId,
-    /// Type in the graph.
     pub ty: TensorType,
     /// Stored layout.
     pub packing: Packing,
@@ -156,13 +143,13 @@ fn made(
     graph: &Graph,
     plan: &Plan,
     packings: &[Vec<Packing>],
-    spans: &[Span],
+    spans: &[StageSpan],
     writing: Writing,
 ) -> Result<(Program, Vec<Option<usize>>)> {
-    let values = Values::of(graph)?;
-    let parts = Parts::of(&values, plan, spans, writing);
+    let values = ProgramValues::of(graph)?;
+    let parts = ResultParts::of(&values, plan, spans, writing);
     let (activations, memory) = activations(&values, &parts, plan, spans);
-    let mut writer = Writer { values: &values, parts: &parts, constants: Vec::new(), places: HashMap::new() };
+    let mut writer = ProgramWriter { values: &values, parts: &parts, constants: Vec::new(), places: HashMap::new() };
     writer.places.extend(activations);
     for (index, id) in graph.inputs.iter().enumerate() {
         writer.places.entry(values.root(*id)).or_insert(Place::Input(index));
@@ -194,7 +181,7 @@ fn made(
     }
     let port = |id: &ValueId, same_as| {
         let value = &graph.values[id.0 as usize];
-        Port { name: value.name.clone(), ty: value.ty.clone(), same_as }
+        ProgramPort { name: value.name.clone(), ty: value.ty.clone(), same_as }
     };
     let inputs = graph.inputs.iter().map(|id| port(id, None)).collect();
     let mut outputs = Vec::with_capacity(graph.outputs.len());
@@ -217,14 +204,14 @@ fn made(
 }
 
 /// Values of a graph, resolved through views.
-struct Values<'a> {
+struct ProgramValues<'a> {
     graph: &'a Graph,
     roots: Vec<ValueId>,
     is_constant: Vec<bool>,
 }
 
-impl<'a> Values<'a> {
-    fn of(graph: &'a Graph) -> Result<Values<'a>> {
+impl<'a> ProgramValues<'a> {
+    fn of(graph: &'a Graph) -> Result<ProgramValues<'a>> {
         for value in &graph.values {
             if value.ty.extents().is_none() {
                 return Err(ProgramError::Symbolic { name: value.name.clone(), ty: value.ty.to_string() });
@@ -239,7 +226,7 @@ impl<'a> Values<'a> {
                 roots[output] = roots[node.inputs[0].0 as usize];
             }
         }
-        Ok(Values { graph, roots, is_constant })
+        Ok(ProgramValues { graph, roots, is_constant })
     }
 
     fn root(&self, id: ValueId) -> ValueId {
@@ -256,7 +243,12 @@ impl<'a> Values<'a> {
 }
 
 /// Returns the places of intermediate tensors, their total memory and its lower bound.
-fn activations(values: &Values, parts: &Parts, plan: &Plan, spans: &[Span]) -> (Vec<(ValueId, Place)>, (u64, u64)) {
+fn activations(
+    values: &ProgramValues,
+    parts: &ResultParts,
+    plan: &Plan,
+    spans: &[StageSpan],
+) -> (Vec<(ValueId, Place)>, (u64, u64)) {
     let lifetimes = alive(values, parts, plan, spans);
     let only: Vec<Lifetime> = lifetimes.iter().map(|(_, lifetime)| *lifetime).collect();
     let found = layout(&only);
@@ -264,15 +256,15 @@ fn activations(values: &Values, parts: &Parts, plan: &Plan, spans: &[Span]) -> (
     (places.collect(), (found.bytes, found.least_bytes))
 }
 
-struct Writer<'a> {
-    values: &'a Values<'a>,
-    parts: &'a Parts,
+struct ProgramWriter<'a> {
+    values: &'a ProgramValues<'a>,
+    parts: &'a ResultParts,
     constants: Vec<Constant>,
     places: HashMap<ValueId, Place>,
 }
 
-impl Writer<'_> {
-    fn argument(&mut self, id: ValueId, packing: Packing) -> Result<Argument> {
+impl ProgramWriter<'_> {
+    fn argument(&mut self, id: ValueId, packing: Packing) -> Result<CallArgument> {
         let (ty, extents) = (self.values.ty(id).clone(), self.values.extents(id));
         let is_constant = self.values.is_constant[id.0 as usize];
         let (whole, offset) = self.parts.whole(self.values.root(id));
@@ -281,7 +273,7 @@ impl Writer<'_> {
             Some(place) if !is_constant => *place,
             _ => Place::Constant(self.constant(Constant { value: id, ty: ty.clone(), packing })),
         };
-        Ok(Argument { place, dtype: packing.dtype(ty.dtype), extents: packing.extents(&extents) })
+        Ok(CallArgument { place, dtype: packing.dtype(ty.dtype), extents: packing.extents(&extents) })
     }
 
     fn constant(&mut self, wanted: Constant) -> usize {
@@ -295,7 +287,6 @@ impl Writer<'_> {
 
 /// Values of a graph's constants and of what depends only on them, computed on demand.
 pub struct Numbers<'a> {
-    /// Graph of the constants.
     pub graph: &'a Graph,
     constants: &'a [Option<Tensor>],
     computed: HashMap<ValueId, Tensor>,

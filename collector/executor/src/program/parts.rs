@@ -6,8 +6,8 @@
 //! A result may also overwrite an operand that has no later reader, if each element depends only on the operand's
 //! element at the same index. A residual addition then needs no second tensor.
 
-use super::Values;
-use super::staged::Span;
+use super::ProgramValues;
+use super::staged::StageSpan;
 use crate::memory::ALIGNMENT_BYTES;
 use models::operators::{Class, Concat};
 use models::{Call, Op, Operand, Plan, Task, ValueId};
@@ -24,26 +24,26 @@ pub enum Writing {
 
 /// Nesting of tensors.
 #[derive(Default)]
-pub(super) struct Parts {
+pub(super) struct ResultParts {
     /// Containing tensor and offset in it.
     wholes: HashMap<ValueId, (ValueId, u64)>,
     /// Concatenations whose operands are already in place.
     done: HashSet<usize>,
 }
 
-impl Parts {
+impl ResultParts {
     /// Determines the nesting. `spans` contains the range of calls that may run concurrently with each call.
-    pub(super) fn of(values: &Values, plan: &Plan, spans: &[Span], writing: Writing) -> Parts {
+    pub(super) fn of(values: &ProgramValues, plan: &Plan, spans: &[StageSpan], writing: Writing) -> ResultParts {
         let outputs: HashSet<ValueId> = values.graph.outputs.iter().map(|id| values.root(*id)).collect();
-        let mut parts = Parts::joined(values, plan, &outputs);
+        let mut parts = ResultParts::joined(values, plan, &outputs);
         if writing == Writing::InPlace {
             parts.overwrite(values, plan, spans, &outputs);
         }
         parts
     }
 
-    fn joined(values: &Values, plan: &Plan, outputs: &HashSet<ValueId>) -> Parts {
-        let mut parts = Parts::default();
+    fn joined(values: &ProgramValues, plan: &Plan, outputs: &HashSet<ValueId>) -> ResultParts {
+        let mut parts = ResultParts::default();
         let mut made: HashSet<ValueId> = HashSet::new();
         for (place, call) in plan.calls.iter().enumerate() {
             let whole = values.root(call.result);
@@ -64,7 +64,7 @@ impl Parts {
     }
 
     /// Places results over operands that have no later or concurrent reader.
-    fn overwrite(&mut self, values: &Values, plan: &Plan, spans: &[Span], outputs: &HashSet<ValueId>) {
+    fn overwrite(&mut self, values: &ProgramValues, plan: &Plan, spans: &[StageSpan], outputs: &HashSet<ValueId>) {
         let mut readers: HashMap<ValueId, Vec<usize>> = HashMap::new();
         for (place, call) in plan.calls.iter().enumerate() {
             for id in &call.arguments {
@@ -108,7 +108,7 @@ impl Parts {
 }
 
 /// Returns the offsets of a concatenation's operands in its result, if each is one aligned contiguous part.
-fn stretches(values: &Values, plan: &Plan, call: &Call) -> Option<Vec<(ValueId, u64)>> {
+fn stretches(values: &ProgramValues, plan: &Plan, call: &Call) -> Option<Vec<(ValueId, u64)>> {
     let [step] = &plan.tasks[call.task].task.steps[..] else { return None };
     let Op::Concat(Concat { axis }) = step.op else { return None };
     let extents = values.extents(call.result);

@@ -5,19 +5,19 @@ use models::stages::{Group, Stage, StagePlan};
 
 /// Range of calls that may run concurrently with a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
+pub(super) struct StageSpan {
     pub first: usize,
     pub last: usize,
 }
 
-pub(super) fn in_turns(plan: &Plan) -> Vec<Span> {
-    (0..plan.calls.len()).map(|place| Span { first: place, last: place }).collect()
+pub(super) fn in_turns(plan: &Plan) -> Vec<StageSpan> {
+    (0..plan.calls.len()).map(|place| StageSpan { first: place, last: place }).collect()
 }
 
 /// A plan whose calls are ordered by stages.
 pub(super) struct Staged<'a> {
     pub plan: Plan,
-    pub spans: Vec<Span>,
+    pub spans: Vec<StageSpan>,
     stages: &'a [Stage],
 }
 
@@ -30,8 +30,9 @@ impl<'a> Staged<'a> {
             calls.extend(stage.groups.iter().flat_map(|group| &group.calls).map(|&call| plan.calls[call].clone()));
             let last = calls.len().max(1) - 1;
             // A single group runs its calls sequentially.
-            let span =
-                |place| if stage.groups.len() > 1 { Span { first, last } } else { Span { first: place, last: place } };
+            let span = |place| {
+                if stage.groups.len() > 1 { StageSpan { first, last } } else { StageSpan { first: place, last: place } }
+            };
             spans.extend((first..calls.len()).map(span));
         }
         Staged { plan: Plan { tasks: plan.tasks.clone(), calls }, spans, stages }

@@ -19,7 +19,7 @@ fn side_by_side(graph: &Graph, plan: &Plan) -> Vec<Program> {
 
 /// Checks that no call accesses memory that a concurrent group writes.
 fn lie_apart(program: &Program) {
-    let stretch = |argument: &Argument| {
+    let stretch = |argument: &CallArgument| {
         let Place::Activation(begins) = argument.place else { return None };
         let bytes = TensorType::new(argument.dtype, &argument.extents).bytes().expect("a size");
         Some((begins, begins + bytes))

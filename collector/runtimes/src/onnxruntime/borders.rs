@@ -1,9 +1,9 @@
 //! Inputs and outputs of a loaded model, with their memory.
 
-use super::functions::{Functions, Status};
+use super::functions::{OnnxRuntimeFunctions, Status};
 use super::opened::{OnnxRuntime, Owned};
 use crate::error::{Result, RuntimeError};
-use crate::given::Handle;
+use crate::handles::Handle;
 use crate::ports::{Memory, Port, bytes_of};
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::null_mut;
@@ -27,11 +27,11 @@ pub struct Border {
 }
 
 impl Border {
-    pub fn inputs(functions: &Functions) -> Border {
+    pub fn inputs(functions: &OnnxRuntimeFunctions) -> Border {
         Border { count: functions.input_count, name: functions.input_name, ty: functions.input_type }
     }
 
-    pub fn outputs(functions: &Functions) -> Border {
+    pub fn outputs(functions: &OnnxRuntimeFunctions) -> Border {
         Border { count: functions.output_count, name: functions.output_name, ty: functions.output_type }
     }
 }

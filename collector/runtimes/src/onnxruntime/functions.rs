@@ -4,7 +4,7 @@
 
 use super::described::DESCRIBED;
 use crate::error::{Result, RuntimeError};
-use crate::given::{Handle, text_of};
+use crate::handles::{Handle, text_of};
 use std::ffi::{c_char, c_int, c_void};
 
 /// Requested version of the interface, the first one with all functions below.
@@ -21,16 +21,16 @@ pub struct Base {
 
 macro_rules! functions {
     ($($field:ident = $place:literal, ($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        pub struct Functions {
+        pub struct OnnxRuntimeFunctions {
             $(pub $field: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
         }
 
-        impl Functions {
+        impl OnnxRuntimeFunctions {
             /// # Safety
             ///
             /// `table` is the library's table of version [`VERSION`] or later.
-            pub unsafe fn of(table: *const *const c_void) -> Functions {
-                Functions {
+            pub unsafe fn of(table: *const *const c_void) -> OnnxRuntimeFunctions {
+                OnnxRuntimeFunctions {
                     $($field: {
                         // SAFETY: the interface defines this signature at this index.
                         unsafe { std::mem::transmute::<*const c_void, unsafe extern "C" fn($($argument),*) $(-> $result)?>(*table.add($place)) }
@@ -74,7 +74,7 @@ functions! {
     set_entry = 130, (Handle, *const c_char, *const c_char) -> Status;
 }
 
-impl Functions {
+impl OnnxRuntimeFunctions {
     /// Converts a status to a result and releases it.
     pub fn check(&self, status: Status, doing: &'static str) -> Result<()> {
         if status.is_null() {

@@ -1,9 +1,9 @@
 //! Loading of ONNX Runtime's library.
 
 use super::described::DESCRIBED;
-use super::functions::{Base, Functions, VERSION};
+use super::functions::{Base, OnnxRuntimeFunctions, VERSION};
 use crate::error::{Result, RuntimeError};
-use crate::given::{self, Handle, text_of};
+use crate::handles::{self, Handle, text_of};
 use crate::library;
 use libloading::Library;
 use std::ffi::c_int;
@@ -15,10 +15,10 @@ const LOG_ERRORS: c_int = 3;
 
 /// The loaded library with its environment.
 #[derive(Clone)]
-pub struct OnnxRuntime(Rc<Opened>);
+pub struct OnnxRuntime(Rc<OpenedOnnx>);
 
-struct Opened {
-    functions: Functions,
+struct OpenedOnnx {
+    functions: OnnxRuntimeFunctions,
     environment: Handle,
     version: String,
     /// Keeps the code of the functions mapped.
@@ -42,12 +42,12 @@ pub fn open() -> Result<OnnxRuntime> {
         return Err(unusable(format!("its version {version} has no interface of version {VERSION}")));
     }
     // SAFETY: the library returned the table for this version.
-    let functions = unsafe { Functions::of(table) };
+    let functions = unsafe { OnnxRuntimeFunctions::of(table) };
     let mut environment = null_mut();
     // SAFETY: the text is constant and ends with a zero byte, and the pointer refers to a local variable.
     let status = unsafe { (functions.make_environment)(LOG_ERRORS, c"opcollect".as_ptr(), &mut environment) };
     functions.check(status, "begin")?;
-    Ok(OnnxRuntime(Rc::new(Opened { functions, environment, version, _library: library })))
+    Ok(OnnxRuntime(Rc::new(OpenedOnnx { functions, environment, version, _library: library })))
 }
 
 impl OnnxRuntime {
@@ -62,12 +62,12 @@ impl OnnxRuntime {
     }
 
     /// Returns the library's functions.
-    pub fn functions(&self) -> &Functions {
+    pub fn functions(&self) -> &OnnxRuntimeFunctions {
         &self.0.functions
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenedOnnx {
     fn drop(&mut self) {
         // SAFETY: the library created the environment; it is released once, after every session, since each session
         // holds this value.
@@ -75,4 +75,4 @@ impl Drop for Opened {
     }
 }
 
-pub type Owned = given::Owned<OnnxRuntime>;
+pub type Owned = handles::Owned<OnnxRuntime>;

@@ -1,9 +1,9 @@
 //! Inputs and outputs of a compiled model, with their memory.
 
-use super::functions::{Element, Functions, Shape, Status};
+use super::functions::{Element, OpenVinoFunctions, OpenVinoShape, Status};
 use super::opened::{OpenVino, Owned};
 use crate::error::{Result, RuntimeError};
-use crate::given::Handle;
+use crate::handles::Handle;
 use crate::ports::{Memory, Port, bytes_of};
 use std::ptr::null_mut;
 
@@ -12,24 +12,29 @@ const RANK_MAX: usize = 64;
 const ASKING: &str = "say what the model takes";
 
 /// Functions that query the inputs or the outputs.
-pub struct Border {
+pub struct OpenVinoBorder {
     count: unsafe extern "C" fn(Handle, *mut usize) -> Status,
     port: unsafe extern "C" fn(Handle, usize, *mut Handle) -> Status,
     set: unsafe extern "C" fn(Handle, usize, Handle) -> Status,
 }
 
-impl Border {
-    pub fn inputs(functions: &Functions) -> Border {
-        Border { count: functions.input_count, port: functions.input, set: functions.set_input }
+impl OpenVinoBorder {
+    pub fn inputs(functions: &OpenVinoFunctions) -> OpenVinoBorder {
+        OpenVinoBorder { count: functions.input_count, port: functions.input, set: functions.set_input }
     }
 
-    pub fn outputs(functions: &Functions) -> Border {
-        Border { count: functions.output_count, port: functions.output, set: functions.set_output }
+    pub fn outputs(functions: &OpenVinoFunctions) -> OpenVinoBorder {
+        OpenVinoBorder { count: functions.output_count, port: functions.output, set: functions.set_output }
     }
 }
 
 /// Returns the inputs or the outputs of a compiled model, and binds their memory to a request.
-pub fn ports(runtime: &OpenVino, compiled: &Owned, request: &Owned, border: &Border) -> Result<Vec<Port<Owned>>> {
+pub fn ports(
+    runtime: &OpenVino,
+    compiled: &Owned,
+    request: &Owned,
+    border: &OpenVinoBorder,
+) -> Result<Vec<Port<Owned>>> {
     let functions = runtime.functions();
     let mut count = 0;
     // SAFETY: the model is alive; the pointer refers to a local variable.
@@ -63,7 +68,7 @@ fn tensor(runtime: &OpenVino, port: &Owned) -> Result<(Owned, Memory)> {
     let bytes = sized.and_then(|size| bytes_of(&extents, size));
     let bytes = bytes.map_err(|why| RuntimeError::Port { name: name(functions, port), why })?;
     let memory = Memory::new(bytes);
-    let shape = Shape { rank: extents.len() as i64, extents: extents.as_mut_ptr() };
+    let shape = OpenVinoShape { rank: extents.len() as i64, extents: extents.as_mut_ptr() };
     let mut tensor = null_mut();
     // SAFETY: the memory has the size of type and extents and outlives the tensor, which precedes it in the port's drop
     // order; the extents match the rank and are copied.
@@ -72,8 +77,8 @@ fn tensor(runtime: &OpenVino, port: &Owned) -> Result<(Owned, Memory)> {
     Ok((Owned::new(runtime, tensor, runtime.functions().release_tensor), memory))
 }
 
-fn extents(functions: &Functions, port: &Owned) -> Result<Vec<i64>> {
-    let mut shape = Shape { rank: 0, extents: null_mut() };
+fn extents(functions: &OpenVinoFunctions, port: &Owned) -> Result<Vec<i64>> {
+    let mut shape = OpenVinoShape { rank: 0, extents: null_mut() };
     // SAFETY: the port is alive; the pointer refers to a local variable.
     let status = unsafe { (functions.shape)(port.handle, &mut shape) };
     functions.check(status, ASKING)?;
@@ -94,7 +99,7 @@ fn extents(functions: &Functions, port: &Owned) -> Result<Vec<i64>> {
 }
 
 /// Returns the name of a port for an error message; some ports have none.
-fn name(functions: &Functions, port: &Owned) -> String {
+fn name(functions: &OpenVinoFunctions, port: &Owned) -> String {
     let mut name = null_mut();
     // SAFETY: the port is alive; the pointer refers to a local variable.
     let status = unsafe { (functions.name)(port.handle, &mut name) };

@@ -2,7 +2,7 @@
 
 use super::described::DESCRIBED;
 use crate::error::{Result, RuntimeError};
-use crate::given::{Handle, text_of};
+use crate::handles::{Handle, text_of};
 use libloading::Library;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -10,27 +10,27 @@ pub type Status = c_int;
 pub type Element = c_uint;
 
 #[repr(C)]
-pub struct Shape {
+pub struct OpenVinoShape {
     pub rank: i64,
     pub extents: *mut i64,
 }
 
 #[repr(C)]
-pub struct Version {
+pub struct OpenVinoVersion {
     pub build: *const c_char,
     pub description: *const c_char,
 }
 
 macro_rules! functions {
     ($($field:ident = $symbol:literal, $ty:ty;)*) => {
-        pub struct Functions {
+        pub struct OpenVinoFunctions {
             $(pub $field: $ty,)*
         }
 
-        impl Functions {
+        impl OpenVinoFunctions {
             /// Resolves all functions, or returns the loader's error for the first missing one.
-            pub fn of(library: &Library) -> std::result::Result<Functions, libloading::Error> {
-                Ok(Functions {
+            pub fn of(library: &Library) -> std::result::Result<OpenVinoFunctions, libloading::Error> {
+                Ok(OpenVinoFunctions {
                     $($field: {
                         // SAFETY: the interface's headers declare this name with this type in all versions since 2022.
                         let symbol = unsafe { library.get::<$ty>($symbol) };
@@ -43,8 +43,8 @@ macro_rules! functions {
 }
 
 functions! {
-    version = c"ov_get_openvino_version", unsafe extern "C" fn(*mut Version) -> Status;
-    release_version = c"ov_version_free", unsafe extern "C" fn(*mut Version);
+    version = c"ov_get_openvino_version", unsafe extern "C" fn(*mut OpenVinoVersion) -> Status;
+    release_version = c"ov_version_free", unsafe extern "C" fn(*mut OpenVinoVersion);
     status_text = c"ov_get_error_info", unsafe extern "C" fn(Status) -> *const c_char;
     last_message = c"ov_get_last_err_msg", unsafe extern "C" fn() -> *const c_char;
     free = c"ov_free", unsafe extern "C" fn(*const c_char);
@@ -65,10 +65,10 @@ functions! {
     release_port = c"ov_output_const_port_free", unsafe extern "C" fn(Handle);
     name = c"ov_port_get_any_name", unsafe extern "C" fn(Handle, *mut *mut c_char) -> Status;
     element = c"ov_port_get_element_type", unsafe extern "C" fn(Handle, *mut Element) -> Status;
-    shape = c"ov_const_port_get_shape", unsafe extern "C" fn(Handle, *mut Shape) -> Status;
-    release_shape = c"ov_shape_free", unsafe extern "C" fn(*mut Shape) -> Status;
+    shape = c"ov_const_port_get_shape", unsafe extern "C" fn(Handle, *mut OpenVinoShape) -> Status;
+    release_shape = c"ov_shape_free", unsafe extern "C" fn(*mut OpenVinoShape) -> Status;
     make_tensor = c"ov_tensor_create_from_host_ptr",
-        unsafe extern "C" fn(Element, Shape, *mut c_void, *mut Handle) -> Status;
+        unsafe extern "C" fn(Element, OpenVinoShape, *mut c_void, *mut Handle) -> Status;
     release_tensor = c"ov_tensor_free", unsafe extern "C" fn(Handle);
     make_request = c"ov_compiled_model_create_infer_request", unsafe extern "C" fn(Handle, *mut Handle) -> Status;
     release_request = c"ov_infer_request_free", unsafe extern "C" fn(Handle);
@@ -77,7 +77,7 @@ functions! {
     run = c"ov_infer_request_infer", unsafe extern "C" fn(Handle) -> Status;
 }
 
-impl Functions {
+impl OpenVinoFunctions {
     /// Converts a status to a result.
     pub fn check(&self, status: Status, doing: &'static str) -> Result<()> {
         if status == 0 {

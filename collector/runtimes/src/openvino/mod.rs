@@ -14,7 +14,7 @@ pub use opened::OpenVino;
 use crate::error::{Result, RuntimeError};
 use crate::ports::Ports;
 use crate::runtime::{self, Described, Runtime};
-use borders::{Border, ports};
+use borders::{OpenVinoBorder, ports};
 use opened::Owned;
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
@@ -57,8 +57,8 @@ impl Runtime for OpenVino {
         let status = unsafe { (functions.make_request)(compiled.handle, &mut request) };
         functions.check(status, "take a request")?;
         let request = Owned::new(self, request, self.functions().release_request);
-        let inputs = ports(self, &compiled, &request, &Border::inputs(functions))?;
-        let outputs = ports(self, &compiled, &request, &Border::outputs(functions))?;
+        let inputs = ports(self, &compiled, &request, &OpenVinoBorder::inputs(functions))?;
+        let outputs = ports(self, &compiled, &request, &OpenVinoBorder::outputs(functions))?;
         Ok(Session { request, ports: Ports { inputs, outputs }, _compiled: compiled, runtime: self.clone() })
     }
 

@@ -1,9 +1,9 @@
 //! Loading of OpenVINO's library.
 
 use super::described::DESCRIBED;
-use super::functions::{Functions, Version};
+use super::functions::{OpenVinoFunctions, OpenVinoVersion};
 use crate::error::{Result, RuntimeError};
-use crate::given::{self, Handle, text_of};
+use crate::handles::{self, Handle, text_of};
 use crate::library;
 use libloading::Library;
 use std::cell::OnceCell;
@@ -12,10 +12,10 @@ use std::rc::Rc;
 
 /// The loaded library with its core, which owns its plugins.
 #[derive(Clone)]
-pub struct OpenVino(Rc<Opened>);
+pub struct OpenVino(Rc<OpenedOpenVino>);
 
-struct Opened {
-    functions: Functions,
+struct OpenedOpenVino {
+    functions: OpenVinoFunctions,
     core: Handle,
     version: String,
     /// CPUs that the first model was loaded for.
@@ -30,18 +30,18 @@ pub fn open() -> Result<OpenVino> {
         |why: String| RuntimeError::Unusable { runtime: DESCRIBED.name, file: file.display().to_string(), why };
     // SAFETY: the file is the pinned wheel's library, whose initialisers are trusted like the program itself.
     let library = unsafe { Library::new(&file) }.map_err(|error| unusable(error.to_string()))?;
-    let functions = Functions::of(&library).map_err(|error| unusable(error.to_string()))?;
+    let functions = OpenVinoFunctions::of(&library).map_err(|error| unusable(error.to_string()))?;
     let version = version(&functions)?;
     let mut core = null_mut();
     // SAFETY: the pointer refers to a local variable.
     let status = unsafe { (functions.make_core)(&mut core) };
     functions.check(status, "begin")?;
-    Ok(OpenVino(Rc::new(Opened { functions, core, version, cpus: OnceCell::new(), _library: library })))
+    Ok(OpenVino(Rc::new(OpenedOpenVino { functions, core, version, cpus: OnceCell::new(), _library: library })))
 }
 
 /// Returns the version number, without the build that follows it in the library's text.
-fn version(functions: &Functions) -> Result<String> {
-    let mut version = Version { build: null(), description: null() };
+fn version(functions: &OpenVinoFunctions) -> Result<String> {
+    let mut version = OpenVinoVersion { build: null(), description: null() };
     // SAFETY: the pointer refers to a local variable.
     let status = unsafe { (functions.version)(&mut version) };
     functions.check(status, "say its version")?;
@@ -66,7 +66,7 @@ impl OpenVino {
     }
 
     /// Returns the library's functions.
-    pub fn functions(&self) -> &Functions {
+    pub fn functions(&self) -> &OpenVinoFunctions {
         &self.0.functions
     }
 
@@ -81,7 +81,7 @@ impl OpenVino {
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenedOpenVino {
     fn drop(&mut self) {
         // SAFETY: the library created the core; it is released once, after all objects made with it, since they hold
         // this value.
@@ -89,4 +89,4 @@ impl Drop for Opened {
     }
 }
 
-pub type Owned = given::Owned<OpenVino>;
+pub type Owned = handles::Owned<OpenVino>;

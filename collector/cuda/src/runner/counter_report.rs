@@ -7,7 +7,7 @@ use measure::counters::{CounterValue, Coverage, Refusal, Step};
 
 /// Counters, rejections and warnings of one job.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct CounterReport {
     pub(super) values: Vec<CounterValue>,
     pub(super) refusals: Vec<Refusal>,
     pub(super) warnings: Vec<Warning>,
@@ -15,7 +15,7 @@ pub(super) struct Told {
     pub(super) failure: Option<String>,
 }
 
-impl Told {
+impl CounterReport {
     /// Adds a counter with a stable name.
     pub(super) fn give(&mut self, name: &str, native: &str, number: f64) {
         let counter = names::find(name).expect("counters are told by the names of the table");
@@ -43,7 +43,11 @@ impl Told {
 
     /// Reads some counters with `look`. If that fails, these counters and all later ones are
     /// rejected.
-    pub(super) fn tell<E: std::fmt::Display>(&mut self, names: &[&str], look: impl FnOnce(&mut Told) -> Result<(), E>) {
+    pub(super) fn tell<E: std::fmt::Display>(
+        &mut self,
+        names: &[&str],
+        look: impl FnOnce(&mut CounterReport) -> Result<(), E>,
+    ) {
         let why = match &self.failure {
             Some(first) => format!("not tried, since an earlier call failed: {first}"),
             None => match look(self) {
