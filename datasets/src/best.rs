@@ -93,7 +93,7 @@ pub struct Best {
 }
 
 /// The group of comparable records: task, target, device, board, threads and cache state.
-type Place<'a> = (&'a str, Target, Option<&'a str>, Option<&'a str>, Option<i64>, Option<CacheState>);
+type TaskPlace<'a> = (&'a str, Target, Option<&'a str>, Option<&'a str>, Option<i64>, Option<CacheState>);
 
 /// Returns the best schedule of every task that matches a query. `here` describes the host to be similar to.
 pub fn best(records: &[Record], question: &Question, here: &Record) -> Answer {
@@ -102,7 +102,7 @@ pub fn best(records: &[Record], question: &Question, here: &Record) -> Answer {
         true => (asked, 0),
         false => newest(asked, machine),
     };
-    let mut found: BTreeMap<Place<'_>, Vec<&Record>> = BTreeMap::new();
+    let mut found: BTreeMap<TaskPlace<'_>, Vec<&Record>> = BTreeMap::new();
     for record in asked {
         let machine = (record.device.as_deref(), record.board.as_deref());
         let place = (&*record.task_hash, record.target, machine.0, machine.1, record.threads, record.cache_state);

@@ -48,13 +48,13 @@ impl std::error::Error for RowError {}
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A row is invalid.
-    #[error("cannot read record: {}\n  at {}{}{}{}", row.problem, file.display(), Counted::at(counted, *number),
+    #[error("cannot read record: {}\n  at {}{}{}{}", row.problem, file.display(), RowUnit::at(counted, *number),
         OfField(row.field.as_deref()), Hint(row.hint.as_deref()))]
     Row {
         /// File of the row.
         file: PathBuf,
         /// Unit of `number`.
-        counted: Counted,
+        counted: RowUnit,
         /// Line or row, counted from 1; 0 for the whole file.
         number: u64,
         /// Problem of the row.
@@ -123,19 +123,19 @@ pub enum Error {
 
 /// The unit of a row number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum RowUnit {
     /// Lines of a text file.
     Line,
     /// Rows of a Parquet file.
     Row,
 }
 
-impl Counted {
+impl RowUnit {
     fn at(&self, number: u64) -> String {
         match (self, number) {
             (_, 0) => String::new(),
-            (Counted::Line, number) => format!(", line {number}"),
-            (Counted::Row, number) => format!(", row {number}"),
+            (RowUnit::Line, number) => format!(", line {number}"),
+            (RowUnit::Row, number) => format!(", row {number}"),
         }
     }
 }

@@ -60,14 +60,14 @@ impl Scratch {
     }
 
     /// Syncs and renames the file unless the name is taken.
-    pub fn keep_new(self, name: &str) -> Result<Kept> {
+    pub fn keep_new(self, name: &str) -> Result<KeptFile> {
         let Scratch { file, folder } = self;
         let path = folder.join(name);
         file.as_file().sync_all().context("writing", &path)?;
         match file.persist_noclobber(&path) {
-            Ok(file) => sync_folder(&folder).map(|()| Kept::Yes(path, file)),
+            Ok(file) => sync_folder(&folder).map(|()| KeptFile::Yes(path, file)),
             Err(error) if error.error.kind() == ErrorKind::AlreadyExists => {
-                Ok(Kept::NameTaken(Scratch { file: error.file, folder }))
+                Ok(KeptFile::NameTaken(Scratch { file: error.file, folder }))
             }
             Err(error) => Err(Error::io("naming", &path, error.error)),
         }
@@ -75,7 +75,7 @@ impl Scratch {
 }
 
 /// The result of keeping a file under a new name.
-pub(crate) enum Kept {
+pub(crate) enum KeptFile {
     /// The file has its name and stays open and locked.
     Yes(PathBuf, File),
     /// Another file has the name.

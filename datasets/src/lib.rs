@@ -30,7 +30,7 @@ pub use record::SCHEMA_VERSION;
 pub use record::cell::Cell;
 pub use record::certainty::{DOUBTED, KNOWN_WELL};
 pub use record::choose::{Choose, choose};
-pub use record::column::{Kind, Known};
+pub use record::column::{Kind, KnownWhen};
 pub use record::experiment::EXPERIMENT;
 pub use record::json::Json;
 pub use record::key::Key;

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 /// An output file that becomes visible when it is kept.
 pub struct Output {
     path: PathBuf,
-    sink: Sink,
+    sink: OutputSink,
 }
 
-enum Sink {
+enum OutputSink {
     Beside { scratch: Scratch, name: OsString, before: Option<Permissions> },
     Through(File),
 }
@@ -29,9 +29,9 @@ impl Output {
         let sink = match &before {
             Some(found) if found.is_dir() => return Err(no_file(path, "it is a folder")),
             Some(found) if !found.is_file() => {
-                Sink::Through(File::options().write(true).open(&place).context("opening", path)?)
+                OutputSink::Through(File::options().write(true).open(&place).context("opening", path)?)
             }
-            _ => Sink::beside(&place, path, before.map(|found| found.permissions()))?,
+            _ => OutputSink::beside(&place, path, before.map(|found| found.permissions()))?,
         };
         Ok(Output { path: path.to_owned(), sink })
     }
@@ -44,8 +44,8 @@ impl Output {
     /// Syncs the file and renames it to its final path.
     pub fn keep(self) -> Result<()> {
         match self.sink {
-            Sink::Through(mut file) => file.flush().context("writing", &self.path),
-            Sink::Beside { scratch, name, before } => {
+            OutputSink::Through(mut file) => file.flush().context("writing", &self.path),
+            OutputSink::Beside { scratch, name, before } => {
                 if let Some(before) = before {
                     scratch.file().set_permissions(before).context("writing", &self.path)?;
                 }
@@ -55,8 +55,8 @@ impl Output {
     }
 }
 
-impl Sink {
-    fn beside(place: &Path, path: &Path, before: Option<Permissions>) -> Result<Sink> {
+impl OutputSink {
+    fn beside(place: &Path, path: &Path, before: Option<Permissions>) -> Result<OutputSink> {
         let name = place.file_name().ok_or_else(|| no_file(path, "it ends in no name"))?.to_owned();
         if place.as_os_str().as_encoded_bytes().ends_with(b"/") {
             return Err(no_file(path, "it ends in a slash"));
@@ -66,22 +66,22 @@ impl Sink {
             File::options().write(true).open(place).context("opening", path)?;
         }
         let folder = place.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        Ok(Sink::Beside { scratch: Scratch::new(folder)?, name, before })
+        Ok(OutputSink::Beside { scratch: Scratch::new(folder)?, name, before })
     }
 }
 
 impl Write for Output {
     fn write(&mut self, buffer: &[u8]) -> std::io::Result<usize> {
         match &mut self.sink {
-            Sink::Beside { scratch, .. } => scratch.write(buffer),
-            Sink::Through(file) => file.write(buffer),
+            OutputSink::Beside { scratch, .. } => scratch.write(buffer),
+            OutputSink::Through(file) => file.write(buffer),
         }
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
         match &mut self.sink {
-            Sink::Beside { scratch, .. } => scratch.flush(),
-            Sink::Through(file) => file.flush(),
+            OutputSink::Beside { scratch, .. } => scratch.flush(),
+            OutputSink::Through(file) => file.flush(),
         }
     }
 }

@@ -77,7 +77,7 @@ fn rules_name_the_column_they_defend() {
         expect![[r#"
         a value of the list is negative, NaN or infinite
           at field `samples_ns`
-        hint: drop the sample and say so in `warnings`"#]],
+        hint: drop the sample and add a warning to `warnings`"#]],
     );
     check_refusal(
         |r| r.flops = Some(-1),
@@ -116,7 +116,7 @@ fn rules_name_the_column_they_defend() {
     check_refusal(
         |r| r.outcome = Outcome::Crashed,
         expect![[r#"
-        a record that is not `ok` says why
+        a record whose outcome is not `ok` needs a reason
           at field `reason`"#]],
     );
     check_refusal(

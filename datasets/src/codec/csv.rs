@@ -3,7 +3,7 @@
 //! An absent value is an empty cell, lists are JSON, keys are hexadecimal, floats have the shortest digits that read
 //! back exactly. Reading accepts columns in any order and missing nullable columns.
 
-use crate::error::{Counted, Error, IoContext, Result, RowError};
+use crate::error::{Error, IoContext, Result, RowError, RowUnit};
 use crate::limits::MAX_LINE_BYTES;
 use crate::record::batch::Row;
 use crate::record::cell::Cell;
@@ -21,16 +21,16 @@ pub fn header() -> String {
     COLUMNS.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
 }
 
-pub(super) struct Writer<W: Write> {
+pub(super) struct CsvWriter<W: Write> {
     path: PathBuf,
     sink: W,
     line: Vec<u8>,
 }
 
-impl<W: Write> Writer<W> {
-    pub fn new(path: &Path, mut sink: W) -> Result<Writer<W>> {
+impl<W: Write> CsvWriter<W> {
+    pub fn new(path: &Path, mut sink: W) -> Result<CsvWriter<W>> {
         writeln!(sink, "{}", header()).context("writing", path)?;
-        Ok(Writer { path: path.to_owned(), sink, line: Vec::new() })
+        Ok(CsvWriter { path: path.to_owned(), sink, line: Vec::new() })
     }
 
     pub fn write(&mut self, row: &impl Row) -> Result<()> {
@@ -92,7 +92,7 @@ fn quoted(text: &str, line: &mut Vec<u8>) {
 }
 
 /// A reader of a CSV file.
-pub struct Reader {
+pub struct CsvReader {
     path: PathBuf,
     rows: csv::Reader<Bounded<BufReader<File>>>,
     row: csv::StringRecord,
@@ -100,9 +100,9 @@ pub struct Reader {
     is_done: bool,
 }
 
-impl Reader {
+impl CsvReader {
     /// Opens a file and reads its header.
-    pub fn open(path: &Path) -> Result<Reader> {
+    pub fn open(path: &Path) -> Result<CsvReader> {
         let source = Bounded { source: super::open(path)?, left: MAX_LINE_BYTES };
         let mut rows = csv::ReaderBuilder::new().has_headers(false).from_reader(source);
         let mut row = csv::StringRecord::new();
@@ -110,8 +110,8 @@ impl Reader {
             .read_record(&mut row)
             .map_err(|error| row_error(&error))
             .and_then(|_| columns_of(&row))
-            .map_err(|row| Error::Row { file: path.to_owned(), counted: Counted::Line, number: 1, row })?;
-        Ok(Reader { path: path.to_owned(), rows, row, columns, is_done: false })
+            .map_err(|row| Error::Row { file: path.to_owned(), counted: RowUnit::Line, number: 1, row })?;
+        Ok(CsvReader { path: path.to_owned(), rows, row, columns, is_done: false })
     }
 
     fn advance(&mut self) -> std::result::Result<Option<Record>, RowError> {
@@ -128,7 +128,7 @@ impl Reader {
     }
 }
 
-impl Iterator for Reader {
+impl Iterator for CsvReader {
     type Item = Result<Record>;
 
     fn next(&mut self) -> Option<Result<Record>> {
@@ -139,7 +139,7 @@ impl Iterator for Reader {
         self.is_done = !matches!(next, Ok(Some(_)));
         let number = self.row.position().map_or(0, csv::Position::line);
         let file = self.path.clone();
-        next.map_err(|row| Error::Row { file, counted: Counted::Line, number, row }).transpose()
+        next.map_err(|row| Error::Row { file, counted: RowUnit::Line, number, row }).transpose()
     }
 }
 

@@ -1,6 +1,6 @@
 //! The JSON lines format: one record per line, without absent values.
 
-use crate::error::{Counted, Error, IoContext, Result, RowError};
+use crate::error::{Error, IoContext, Result, RowError, RowUnit};
 use crate::limits::MAX_LINE_BYTES;
 use crate::record::batch::Row;
 use crate::record::serial::AsJson;
@@ -9,15 +9,15 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-pub(super) struct Writer<W: Write> {
+pub(super) struct JsonLinesWriter<W: Write> {
     path: PathBuf,
     sink: W,
     line: Vec<u8>,
 }
 
-impl<W: Write> Writer<W> {
-    pub fn new(path: &Path, sink: W) -> Writer<W> {
-        Writer { path: path.to_owned(), sink, line: Vec::new() }
+impl<W: Write> JsonLinesWriter<W> {
+    pub fn new(path: &Path, sink: W) -> JsonLinesWriter<W> {
+        JsonLinesWriter { path: path.to_owned(), sink, line: Vec::new() }
     }
 
     pub fn write(&mut self, row: &impl Row) -> Result<()> {
@@ -75,7 +75,7 @@ impl Iterator for Reader {
                 self.lines.stop();
             }
             let file = self.path.clone();
-            return Some(record.map_err(|row| Error::Row { file, counted: Counted::Line, number, row }));
+            return Some(record.map_err(|row| Error::Row { file, counted: RowUnit::Line, number, row }));
         }
     }
 }

@@ -67,17 +67,17 @@ pub(crate) fn all_columns() -> Vec<ColumnId> {
 pub fn read(path: &Path, format: Format) -> Result<Box<dyn Iterator<Item = Result<Record>> + Send>> {
     Ok(match format {
         Format::JsonLines => Box::new(json_lines::Reader::open(path)?),
-        Format::Csv => Box::new(csv::Reader::open(path)?),
+        Format::Csv => Box::new(csv::CsvReader::open(path)?),
         Format::Parquet => Box::new(BatchRecords::new(path, PartCursor::open(path, &all_columns())?)),
     })
 }
 
 /// A writer of records in one of the formats.
-pub struct Writer<W: Write + Send>(Sink<W>);
+pub struct Writer<W: Write + Send>(EncodedSink<W>);
 
-enum Sink<W: Write + Send> {
-    JsonLines(json_lines::Writer<BufWriter<W>>),
-    Csv(csv::Writer<BufWriter<W>>),
+enum EncodedSink<W: Write + Send> {
+    JsonLines(json_lines::JsonLinesWriter<BufWriter<W>>),
+    Csv(csv::CsvWriter<BufWriter<W>>),
     Parquet(Box<PartWriter<W>>),
 }
 
@@ -87,9 +87,9 @@ impl<W: Write + Send> Writer<W> {
         // Parquet has its own buffer.
         let buffered = |sink| BufWriter::with_capacity(1 << 16, sink);
         Ok(Writer(match format {
-            Format::JsonLines => Sink::JsonLines(json_lines::Writer::new(path, buffered(sink))),
-            Format::Csv => Sink::Csv(csv::Writer::new(path, buffered(sink))?),
-            Format::Parquet => Sink::Parquet(Box::new(PartWriter::new(path, sink)?)),
+            Format::JsonLines => EncodedSink::JsonLines(json_lines::JsonLinesWriter::new(path, buffered(sink))),
+            Format::Csv => EncodedSink::Csv(csv::CsvWriter::new(path, buffered(sink))?),
+            Format::Parquet => EncodedSink::Parquet(Box::new(PartWriter::new(path, sink)?)),
         }))
     }
 
@@ -102,16 +102,16 @@ impl<W: Write + Send> Writer<W> {
     /// Writes a row that was checked when it was read.
     pub(crate) fn write_row(&mut self, row: &impl Row) -> Result<()> {
         match &mut self.0 {
-            Sink::JsonLines(writer) => writer.write(row),
-            Sink::Csv(writer) => writer.write(row),
-            Sink::Parquet(writer) => writer.push(row),
+            EncodedSink::JsonLines(writer) => writer.write(row),
+            EncodedSink::Csv(writer) => writer.write(row),
+            EncodedSink::Parquet(writer) => writer.push(row),
         }
     }
 
     /// Writes the rows of a batch that was checked when it was read.
     pub(crate) fn write_batch(&mut self, batch: &Batch) -> Result<()> {
         match &mut self.0 {
-            Sink::Parquet(writer) => writer.push_batch(batch),
+            EncodedSink::Parquet(writer) => writer.push_batch(batch),
             _ => batch.rows().try_for_each(|row| self.write_row(&row)),
         }
     }
@@ -119,9 +119,9 @@ impl<W: Write + Send> Writer<W> {
     /// Finishes the file and returns the sink.
     pub fn finish(self) -> Result<W> {
         match self.0 {
-            Sink::JsonLines(writer) => unbuffer(writer.finish()),
-            Sink::Csv(writer) => unbuffer(writer.finish()),
-            Sink::Parquet(writer) => writer.finish(),
+            EncodedSink::JsonLines(writer) => unbuffer(writer.finish()),
+            EncodedSink::Csv(writer) => unbuffer(writer.finish()),
+            EncodedSink::Parquet(writer) => writer.finish(),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Iterates over the records of batches.
 
-use crate::error::{Counted, Error, Result};
+use crate::error::{Error, Result, RowUnit};
 use crate::record::batch::{Batch, BatchRow};
 use crate::record::table::Record;
 use std::path::{Path, PathBuf};
@@ -60,5 +60,5 @@ impl<S: Batches> Iterator for BatchRecords<S> {
 
 pub(crate) fn checked(path: &Path, number: u64, row: BatchRow<'_>) -> Result<Record> {
     let record = row.record().and_then(|record| record.check().map(|()| record));
-    record.map_err(|row| Error::Row { file: path.to_owned(), counted: Counted::Row, number, row })
+    record.map_err(|row| Error::Row { file: path.to_owned(), counted: RowUnit::Row, number, row })
 }

@@ -38,11 +38,11 @@ pub(crate) type Piece = (Arc<Batch>, Range<usize>);
 pub(crate) struct Values {
     /// Parquet's definition levels: 1 for present, 0 for absent. None for a required column.
     pub levels: Option<Vec<i16>>,
-    pub data: Data,
+    pub data: ColumnData,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) enum Data {
+pub(crate) enum ColumnData {
     Bool(Vec<bool>),
     Integer(Vec<i64>),
     Float(Vec<f64>),
@@ -165,12 +165,12 @@ impl Batch {
     }
 
     pub(crate) fn set_attempts(&mut self, numbers: Vec<i64>) {
-        self.put(ColumnId::attempt, Values { levels: None, data: Data::Integer(numbers) });
+        self.put(ColumnId::attempt, Values { levels: None, data: ColumnData::Integer(numbers) });
     }
 
     pub(crate) fn list_values(&self) -> usize {
         let lists = self.columns.iter().flatten().map(|values| match &values.data {
-            Data::List { values, .. } => values.len(),
+            ColumnData::List { values, .. } => values.len(),
             _ => 0,
         });
         lists.sum()
@@ -197,12 +197,12 @@ impl Row for BatchRow<'_> {
 impl Values {
     pub fn empty(column: &Column) -> Values {
         let data = match column.kind {
-            Kind::Bool => Data::Bool(Vec::new()),
-            Kind::Integer | Kind::Time => Data::Integer(Vec::new()),
-            Kind::Float => Data::Float(Vec::new()),
-            Kind::Text | Kind::Label | Kind::Json => Data::Text { ends: Vec::new(), text: String::new() },
-            Kind::Key => Data::Key(Vec::new()),
-            Kind::List => Data::List { ends: Vec::new(), values: Vec::new() },
+            Kind::Bool => ColumnData::Bool(Vec::new()),
+            Kind::Integer | Kind::Time => ColumnData::Integer(Vec::new()),
+            Kind::Float => ColumnData::Float(Vec::new()),
+            Kind::Text | Kind::Label | Kind::Json => ColumnData::Text { ends: Vec::new(), text: String::new() },
+            Kind::Key => ColumnData::Key(Vec::new()),
+            Kind::List => ColumnData::List { ends: Vec::new(), values: Vec::new() },
         };
         Values { levels: column.nullable.then(Vec::new), data }
     }
@@ -218,12 +218,12 @@ impl Values {
             return Cell::Null;
         }
         match &self.data {
-            Data::Bool(values) => Cell::Bool(values[row]),
-            Data::Integer(values) => Cell::Integer(values[row]),
-            Data::Float(values) => Cell::Float(values[row]),
-            Data::Text { ends, text } => Cell::Text(&text[start(ends, row)..ends[row]]),
-            Data::Key(values) => Cell::Key(values[row]),
-            Data::List { ends, values } => Cell::List(&values[start(ends, row)..ends[row]]),
+            ColumnData::Bool(values) => Cell::Bool(values[row]),
+            ColumnData::Integer(values) => Cell::Integer(values[row]),
+            ColumnData::Float(values) => Cell::Float(values[row]),
+            ColumnData::Text { ends, text } => Cell::Text(&text[start(ends, row)..ends[row]]),
+            ColumnData::Key(values) => Cell::Key(values[row]),
+            ColumnData::List { ends, values } => Cell::List(&values[start(ends, row)..ends[row]]),
         }
     }
 
@@ -233,20 +233,20 @@ impl Values {
             levels.push(i16::from(cell != Cell::Null));
         }
         match (&mut self.data, cell) {
-            (Data::Bool(values), cell) => values.push(matches!(cell, Cell::Bool(true))),
-            (Data::Integer(values), Cell::Integer(value)) => values.push(value),
-            (Data::Integer(values), _) => values.push(0),
-            (Data::Float(values), Cell::Float(value)) => values.push(value),
-            (Data::Float(values), _) => values.push(0.0),
-            (Data::Text { ends, text }, cell) => {
+            (ColumnData::Bool(values), cell) => values.push(matches!(cell, Cell::Bool(true))),
+            (ColumnData::Integer(values), Cell::Integer(value)) => values.push(value),
+            (ColumnData::Integer(values), _) => values.push(0),
+            (ColumnData::Float(values), Cell::Float(value)) => values.push(value),
+            (ColumnData::Float(values), _) => values.push(0.0),
+            (ColumnData::Text { ends, text }, cell) => {
                 if let Cell::Text(piece) = cell {
                     text.push_str(piece);
                 }
                 ends.push(text.len());
             }
-            (Data::Key(values), Cell::Key(key)) => values.push(key),
-            (Data::Key(values), _) => values.push(Key::default()),
-            (Data::List { ends, values }, cell) => {
+            (ColumnData::Key(values), Cell::Key(key)) => values.push(key),
+            (ColumnData::Key(values), _) => values.push(Key::default()),
+            (ColumnData::List { ends, values }, cell) => {
                 if let Cell::List(list) = cell {
                     values.extend_from_slice(list);
                 }
@@ -263,17 +263,17 @@ impl Values {
             }
         }
         match (&mut self.data, &other.data) {
-            (Data::Bool(values), Data::Bool(others)) => values.extend_from_slice(&others[rows]),
-            (Data::Integer(values), Data::Integer(others)) => values.extend_from_slice(&others[rows]),
-            (Data::Float(values), Data::Float(others)) => values.extend_from_slice(&others[rows]),
-            (Data::Key(values), Data::Key(others)) => values.extend_from_slice(&others[rows]),
-            (Data::Text { ends, text }, Data::Text { ends: other_ends, text: others }) => {
+            (ColumnData::Bool(values), ColumnData::Bool(others)) => values.extend_from_slice(&others[rows]),
+            (ColumnData::Integer(values), ColumnData::Integer(others)) => values.extend_from_slice(&others[rows]),
+            (ColumnData::Float(values), ColumnData::Float(others)) => values.extend_from_slice(&others[rows]),
+            (ColumnData::Key(values), ColumnData::Key(others)) => values.extend_from_slice(&others[rows]),
+            (ColumnData::Text { ends, text }, ColumnData::Text { ends: other_ends, text: others }) => {
                 let piece = start(other_ends, rows.start)..start(other_ends, rows.end);
                 let begun = text.len();
                 ends.extend(other_ends[rows].iter().map(|end| end - piece.start + begun));
                 text.push_str(&others[piece]);
             }
-            (Data::List { ends, values }, Data::List { ends: other_ends, values: others }) => {
+            (ColumnData::List { ends, values }, ColumnData::List { ends: other_ends, values: others }) => {
                 let piece = start(other_ends, rows.start)..start(other_ends, rows.end);
                 let begun = values.len();
                 ends.extend(other_ends[rows].iter().map(|end| end - piece.start + begun));
@@ -284,14 +284,14 @@ impl Values {
     }
 }
 
-impl Data {
+impl ColumnData {
     pub fn len(&self) -> usize {
         match self {
-            Data::Bool(values) => values.len(),
-            Data::Integer(values) => values.len(),
-            Data::Float(values) => values.len(),
-            Data::Key(values) => values.len(),
-            Data::Text { ends, .. } | Data::List { ends, .. } => ends.len(),
+            ColumnData::Bool(values) => values.len(),
+            ColumnData::Integer(values) => values.len(),
+            ColumnData::Float(values) => values.len(),
+            ColumnData::Key(values) => values.len(),
+            ColumnData::Text { ends, .. } | ColumnData::List { ends, .. } => ends.len(),
         }
     }
 }

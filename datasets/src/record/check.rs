@@ -59,7 +59,7 @@ impl Record {
     }
 
     fn check_failure(&self) -> Result<(), RowError> {
-        require(self.reason.is_some(), "reason", "a record that is not `ok` says why")?;
+        require(self.reason.is_some(), "reason", "a record whose outcome is not `ok` needs a reason")?;
         require(self.n == 0 && self.samples_ns.is_empty(), "n", "a record that is not `ok` has no samples")?;
         let times = [
             ("median_ns", self.median_ns),
@@ -85,7 +85,7 @@ fn check_cell(column: &Column, cell: Cell<'_>) -> Result<(), RowError> {
         Cell::Float(value) if value < 0.0 && column.unit != "value" => wrong("the value is negative", "check the sum"),
         Cell::Integer(value) if value < 0 && column.unit != "number" => wrong("the value is negative", "check the sum"),
         Cell::List(values) if values.iter().any(|value| !value.is_finite() || *value < 0.0) => {
-            wrong("a value of the list is negative, NaN or infinite", "drop the sample and say so in `warnings`")
+            wrong("a value of the list is negative, NaN or infinite", "drop the sample and add a warning to `warnings`")
         }
         Cell::List(values) if values.len() > MAX_SAMPLES => {
             Err(RowError::new(format!("{} values where at most {MAX_SAMPLES} are allowed", values.len())))

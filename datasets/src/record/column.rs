@@ -27,7 +27,7 @@ pub enum Kind {
 
 /// When a value is known relative to the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Known {
+pub enum KnownWhen {
     /// Before the artifact runs.
     Before,
     /// Only after the run.
@@ -65,12 +65,12 @@ impl Kind {
     }
 }
 
-impl Known {
+impl KnownWhen {
     /// Returns the word used in the documentation.
     pub fn name(self) -> &'static str {
         match self {
-            Known::Before => "before",
-            Known::After => "after",
+            KnownWhen::Before => "before",
+            KnownWhen::After => "after",
         }
     }
 }

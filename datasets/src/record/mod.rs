@@ -54,7 +54,7 @@ macro_rules! columns {
                 nullable: <$type as Field>::NULLABLE,
                 doc: concat!($($doc),+),
                 since: $since,
-                known: Known::$known,
+                known: KnownWhen::$known,
             },
         )+)+];
 

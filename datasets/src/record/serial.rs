@@ -96,8 +96,8 @@ impl<'de> Visitor<'de> for RecordSeed<'_> {
         let mut unknown = None;
         while let Some(name) = map.next_key_seed(NameSeed)? {
             let id = match name {
-                Name::Known(id) => id,
-                Name::Unknown(name) => {
+                ColumnName::Known(id) => id,
+                ColumnName::Unknown(name) => {
                     map.next_value::<serde::de::IgnoredAny>()?;
                     unknown.get_or_insert(name);
                     continue;
@@ -120,7 +120,7 @@ impl<'de> Visitor<'de> for RecordSeed<'_> {
     }
 }
 
-enum Name {
+enum ColumnName {
     Known(ColumnId),
     Unknown(String),
 }
@@ -128,22 +128,22 @@ enum Name {
 struct NameSeed;
 
 impl<'de> DeserializeSeed<'de> for NameSeed {
-    type Value = Name;
+    type Value = ColumnName;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Name, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<ColumnName, D::Error> {
         deserializer.deserialize_identifier(self)
     }
 }
 
 impl Visitor<'_> for NameSeed {
-    type Value = Name;
+    type Value = ColumnName;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the name of a column")
     }
 
-    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<Name, E> {
-        Ok(ColumnId::from_name(name).map_or_else(|| Name::Unknown(excerpt(name)), Name::Known))
+    fn visit_str<E: serde::de::Error>(self, name: &str) -> Result<ColumnName, E> {
+        Ok(ColumnId::from_name(name).map_or_else(|| ColumnName::Unknown(excerpt(name)), ColumnName::Known))
     }
 }
 

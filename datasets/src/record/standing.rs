@@ -103,10 +103,10 @@ fn keep_newest<R: Borrow<Record>, P: Ord, G: Ord>(
 /// Returns the form of a record's schedule, because samples of TVM's own space have a code revision of their own.
 fn kind_of_schedule(record: &Record) -> Option<String> {
     #[derive(Deserialize)]
-    struct Written {
+    struct WrittenStanding {
         from: String,
     }
-    record.schedule.as_ref()?.to::<Written>().ok().map(|written| written.from)
+    record.schedule.as_ref()?.to::<WrittenStanding>().ok().map(|written| written.from)
 }
 
 impl Record {

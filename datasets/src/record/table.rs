@@ -9,7 +9,7 @@
 //! the run.
 
 use super::cell::{Cell, Field};
-use super::column::{Kind, Known};
+use super::column::{Kind, KnownWhen};
 use super::columns;
 use super::json::Json;
 use super::key::Key;
@@ -292,7 +292,7 @@ pub struct Column {
     /// First schema version with the column.
     pub since: i64,
     /// Whether the value is known before the run.
-    pub known: Known,
+    pub known: KnownWhen,
 }
 
 impl Column {

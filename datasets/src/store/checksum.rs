@@ -29,7 +29,7 @@ pub(super) fn take(line: &mut Vec<u8>) -> Result<bool, RowError> {
         return Ok(false);
     }
     if digits(&line[..end]).as_bytes() != &tail[BEFORE.len()..BEFORE.len() + DIGITS] {
-        return Err(RowError::new("its content does not have the checksum that it ends in"));
+        return Err(RowError::new("its content does not match its checksum"));
     }
     line.truncate(end);
     line.push(b'}');
@@ -37,7 +37,7 @@ pub(super) fn take(line: &mut Vec<u8>) -> Result<bool, RowError> {
 }
 
 pub(super) fn missing() -> RowError {
-    RowError::new("it does not end in a checksum, as every line of its journal should")
+    RowError::new("its checksum is missing")
 }
 
 fn digits(content: &[u8]) -> String {

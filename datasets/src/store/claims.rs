@@ -45,7 +45,7 @@ pub struct Claims {
 
 /// The result of claiming.
 #[derive(Debug, Default)]
-pub struct Taken {
+pub struct TakenClaim {
     /// Experiments claimed by other processes.
     pub held: HashSet<Key>,
     /// Files with these claims.
@@ -75,7 +75,7 @@ impl Store {
 
 impl Claims {
     /// Claims the experiments that no other process has claimed.
-    pub fn take(&mut self, wanted: &[Key]) -> Result<Taken> {
+    pub fn take(&mut self, wanted: &[Key]) -> Result<TakenClaim> {
         let turn_path = self.folder.join("turn");
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).read(true).write(true).custom_flags(OFlag::O_NOFOLLOW.bits());
@@ -93,7 +93,7 @@ impl Claims {
         write_turn(&mut turn, now).context("writing", &turn_path)?;
         let has_news = self.turn != Some(earlier);
         self.turn = Some(now);
-        Ok(Taken { held, holders, has_news })
+        Ok(TakenClaim { held, holders, has_news })
     }
 
     fn write(&mut self, bytes: &[u8]) -> Result<()> {

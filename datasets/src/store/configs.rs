@@ -90,8 +90,7 @@ impl Store {
     }
 }
 
-const NOT_ITS_HASH: &str =
-    "its content does not have the hash that its name says; the text of that configuration is lost";
+const NOT_ITS_HASH: &str = "its content does not match the hash in its name; the text of that configuration is lost";
 
 fn is_named_after(path: &Path, text: &str) -> bool {
     path.file_stem().is_some_and(|name| name == config_hash(text).as_str())

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const QUARANTINE: &str = "quarantine";
 
 pub(super) const PART_HINT: &str =
-    "`dataset verify --quarantine` sets it aside; merging a store that has the same part brings it back";
+    "`dataset verify --quarantine` moves it aside; merging a store with the same part restores it";
 
 /// Damaged content of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -28,8 +28,8 @@ pub struct Damage {
 impl std::fmt::Display for Damage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.lines {
-            Some(1) => write!(f, "left out a line of `{}`: {}", self.file.display(), self.problem),
-            Some(lines) => write!(f, "left out {lines} lines of `{}`: {}", self.file.display(), self.problem),
+            Some(1) => write!(f, "skipped a line of `{}`: {}", self.file.display(), self.problem),
+            Some(lines) => write!(f, "skipped {lines} lines of `{}`: {}", self.file.display(), self.problem),
             None => write!(f, "left out `{}`: {}", self.file.display(), self.problem),
         }
     }
@@ -88,7 +88,7 @@ pub(super) fn part_damage(part: &Path) -> Result<Option<Damage>> {
     let name = part.file_name().and_then(|name| name.to_str()).filter(|name| is_part(name));
     let problem = match hash_file(part) {
         Ok(hash) if name == Some(part_name(&hash).as_str()) => return Ok(None),
-        Ok(_) => format!("its content does not have the hash that its name says; {PART_HINT}"),
+        Ok(_) => format!("its content does not match the hash in its name; {PART_HINT}"),
         // Unreadable content counts as damage.
         Err(Error::Io { source, .. }) if is_unreadable(&source) => format!("{source}; {PART_HINT}"),
         Err(error) => return Err(error),

@@ -15,7 +15,7 @@ use super::seal::{SEAL_AT_ROWS, seal_journal};
 use super::{SealReport, Store, checksum};
 use crate::codec::json_lines::write_line;
 use crate::error::{Error, IoContext, Result};
-use crate::files::{Kept, Scratch, make_folder};
+use crate::files::{KeptFile, Scratch, make_folder};
 use crate::record::SCHEMA_VERSION;
 use crate::record::table::Record;
 use std::fs::File;
@@ -101,8 +101,8 @@ fn create(folder: &Path, header: &JournalHeader) -> Result<(PathBuf, File, u64)>
     loop {
         let name = format!("{}-{moment}-{}.jsonl", encode(&header.host), header.process.pid);
         match scratch.keep_new(&name)? {
-            Kept::Yes(path, file) => return Ok((path, file, line.len() as u64)),
-            Kept::NameTaken(back) => scratch = back,
+            KeptFile::Yes(path, file) => return Ok((path, file, line.len() as u64)),
+            KeptFile::NameTaken(back) => scratch = back,
         }
         moment += 1;
     }

@@ -64,7 +64,7 @@ impl NumberedLine {
     }
 }
 
-enum Form {
+enum JournalForm {
     /// Preallocated zeros.
     Zeros,
     Whole,
@@ -73,13 +73,13 @@ enum Form {
     Broken,
 }
 
-impl Form {
-    fn of(line: &Line<'_>) -> Form {
+impl JournalForm {
+    fn of(line: &Line<'_>) -> JournalForm {
         match line {
-            _ if !line.is_finished && line.text.iter().all(|byte| *byte == 0) => Form::Zeros,
-            Line { is_too_long: true, .. } => Form::TooLong,
-            _ if line.is_finished && !line.text.contains(&0) => Form::Whole,
-            _ => Form::Broken,
+            _ if !line.is_finished && line.text.iter().all(|byte| *byte == 0) => JournalForm::Zeros,
+            Line { is_too_long: true, .. } => JournalForm::TooLong,
+            _ if line.is_finished && !line.text.contains(&0) => JournalForm::Whole,
+            _ => JournalForm::Broken,
         }
     }
 }
@@ -124,8 +124,8 @@ impl JournalReader {
     fn read_header(&mut self) -> Result<()> {
         let Some(line) = self.lines.next_line().context("reading", &self.path)? else { return Ok(()) };
         let (number, bytes) = (line.number, begun(line.text));
-        match Form::of(&line) {
-            Form::Whole => {
+        match JournalForm::of(&line) {
+            JournalForm::Whole => {
                 self.is_begun = true;
                 let mut text = line.text.to_vec();
                 let not_one = |error| RowError::new(format!("the first line is not the header of a journal: {error}"));
@@ -141,11 +141,11 @@ impl JournalReader {
                     Err(error) => self.leave_out(number, &error),
                 }
             }
-            Form::TooLong | Form::Broken => {
+            JournalForm::TooLong | JournalForm::Broken => {
                 self.is_begun = line.is_finished;
                 self.broken = Some((number, bytes));
             }
-            Form::Zeros => {}
+            JournalForm::Zeros => {}
         }
         Ok(())
     }
@@ -204,11 +204,11 @@ impl JournalReader {
         while self.is_begun && lines.len() < most {
             let Some(line) = self.lines.next_line().context("reading", &self.path)? else { break };
             let number = line.number;
-            match Form::of(&line) {
-                Form::Zeros => continue,
-                Form::Whole => lines.push(NumberedLine { number, text: line.text.to_owned() }),
-                Form::TooLong => self.leave_out(number, &too_long()),
-                Form::Broken => {
+            match JournalForm::of(&line) {
+                JournalForm::Zeros => continue,
+                JournalForm::Whole => lines.push(NumberedLine { number, text: line.text.to_owned() }),
+                JournalForm::TooLong => self.leave_out(number, &too_long()),
+                JournalForm::Broken => {
                     let broken = self.broken.replace((number, begun(line.text)));
                     self.leave_out_broken(broken);
                     continue;

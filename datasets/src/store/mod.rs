@@ -46,7 +46,7 @@ mod tidy;
 mod transfer;
 mod verify;
 
-pub use claims::{Claims, Taken};
+pub use claims::{Claims, TakenClaim};
 pub use compact::CompactReport;
 pub use configs::config_hash;
 pub use damage::Damage;
@@ -58,7 +58,7 @@ pub use quarantine::{QuarantineReport, SetAside};
 pub use records::Records;
 pub use seal::{JournalLeft, SealOptions, SealReport};
 pub use stats::{Files, Stats};
-pub use status::{Seen, Status, Telling};
+pub use status::{ProcessView, Status, Telling};
 pub use tidy::SMALL_PARTS;
 pub use transfer::{ExportReport, ImportReport, MergeReport};
 pub use verify::{Look, Problem, VerifyReport};
@@ -107,7 +107,7 @@ impl Marker {
         let marker: Marker = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match &marker.check {
             Some(check) if *check != Marker::check_of(&marker.store, marker.schema_version) => {
-                Err("its check is another".to_owned())
+                Err("its checksum differs".to_owned())
             }
             _ => Ok(marker),
         }
@@ -158,7 +158,7 @@ impl Store {
             Ok(marker) => marker,
         };
         if marker.store != KIND {
-            return Err(problem(format!("its `{MARKER}` is of another program")));
+            return Err(problem(format!("its `{MARKER}` belongs to another program")));
         }
         if marker.schema_version > SCHEMA_VERSION {
             return Err(Error::Newer { path: root.to_owned(), found: marker.schema_version, known: SCHEMA_VERSION });
@@ -174,7 +174,7 @@ impl Store {
             None => Ok(()),
             Some(link) => {
                 let name = link.strip_prefix(root).unwrap_or(&link).display().to_string();
-                let problem = format!("`{name}` in it is a link: what is a store's lies within its folder");
+                let problem = format!("`{name}` in it is a link: a store must not contain links");
                 Err(Error::NotAStore { folder: root.to_owned(), problem })
             }
         }

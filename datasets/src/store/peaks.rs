@@ -13,11 +13,9 @@ use std::path::{Path, PathBuf};
 
 const MAX_BYTES: u64 = 1 << 20;
 
-const NOT_ITS_HASH: &str = "its content does not have the hash that its name says, so the measurement is left out; \
-                            `dataset verify --quarantine` sets it aside, and the next campaign measures again";
-const UNUSABLE: &str =
-    "it is no measurement of peaks that this program can use, and is left out; remove it, or update the program";
-const FOREIGN: &str = "it is no measurement of peaks and not read; remove it";
+const NOT_ITS_HASH: &str = "its content does not match the hash in its name, so the measurement is skipped; `dataset verify --quarantine` moves it aside, and the next campaign measures again";
+const UNUSABLE: &str = "it is not a usable measurement of peaks and is skipped; remove it, or update the program";
+const FOREIGN: &str = "it is not a measurement of peaks and is ignored; remove it";
 
 impl Store {
     /// Stores a measurement of a host's peaks.
@@ -79,7 +77,7 @@ impl Store {
                     None => problems.push(problem(path, UNUSABLE.to_owned())),
                     Some(found) if folder.file_name().is_none_or(|name| name != encode(&found.host).as_str()) => {
                         let place = self.hosts_folder().join(encode(&found.host));
-                        problems.push(problem(path, format!("it belongs into `{}`; move it there", place.display())));
+                        problems.push(problem(path, format!("it must be in `{}`; move it there", place.display())));
                     }
                     Some(_) => {}
                 }

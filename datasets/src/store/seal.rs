@@ -85,8 +85,8 @@ impl Store {
                 Some(Owner::Gone) => seal_journal(self, reader, &mut report)?,
                 Some(Owner::Elsewhere) | None if options.take_over => seal_journal(self, reader, &mut report)?,
                 Some(Owner::Alive) => report.leave(path, "its process is running"),
-                Some(Owner::Elsewhere) => report.leave(path, "its process may be running where it cannot be seen"),
-                None => report.leave(path, "it has no header; it may still be on its way from another machine"),
+                Some(Owner::Elsewhere) => report.leave(path, "its process may be running on another machine"),
+                None => report.leave(path, "it has no header; it may still be being copied from another machine"),
             }
         }
         Ok(report)
@@ -123,7 +123,7 @@ pub(super) fn seal_journal(store: &Store, mut reader: JournalReader, report: &mu
         report.parts.extend(seal_rows(store, &rows)?);
     }
     if reader.has_changed() {
-        report.leave(reader.path().to_owned(), "it was written to while it was read");
+        report.leave(reader.path().to_owned(), "it changed while it was read");
         return Ok(());
     }
     report.torn.extend(reader.torn());
@@ -195,10 +195,10 @@ fn read_back(path: &Path, name: &str, rows: u64) -> Result<()> {
     let wrong = |problem: String| Error::Damaged {
         file: path.to_owned(),
         problem,
-        hint: Some("check the disk and the memory of this machine; nothing it was made from was removed".to_owned()),
+        hint: Some("check the disk and the memory of this machine; its source files were not removed".to_owned()),
     };
     if part_name(&hash_file(path)?) != name {
-        return Err(wrong("what was just written does not read back as it was".to_owned()));
+        return Err(wrong("reading it back gives other data than was written".to_owned()));
     }
     let mut cursor = PartCursor::open(path, &all_columns())?;
     let mut read = 0;

@@ -67,7 +67,7 @@ const LABELS: [ColumnId; 5] =
     [ColumnId::outcome, ColumnId::source, ColumnId::target, ColumnId::host, ColumnId::op_kind];
 
 /// A combination of values as word numbers; rows share few distinct combinations.
-type Label = [u32; LABELS.len()];
+type StatsLabel = [u32; LABELS.len()];
 
 /// Distinct values with consecutive numbers from 0.
 struct Numbered<T>(HashMap<T, u32>);
@@ -101,14 +101,14 @@ impl<T> Default for Numbered<T> {
 #[derive(Default)]
 struct Gathered {
     words: Numbered<String>,
-    labels: Numbered<Label>,
-    rows: Vec<Seen>,
+    labels: Numbered<StatsLabel>,
+    rows: Vec<SeenRows>,
     tasks: HashSet<Key>,
 }
 
 /// The part of a row that is kept; compact, because there may be millions.
 #[derive(Clone, Copy)]
-struct Seen {
+struct SeenRows {
     key: Key,
     started_at_us: i64,
     /// NaN if absent.
@@ -118,9 +118,9 @@ struct Seen {
     label: u32,
 }
 
-impl Seen {
+impl SeenRows {
     /// Orders attempts by experiment and time; equal means a duplicate.
-    fn order(&self, other: &Seen) -> Ordering {
+    fn order(&self, other: &SeenRows) -> Ordering {
         (self.key, self.started_at_us, self.run)
             .cmp(&(other.key, other.started_at_us, other.run))
             .then_with(|| self.median_ns.total_cmp(&other.median_ns))
@@ -142,7 +142,7 @@ impl Store {
         let mut stats = Stats { parts, journals, damage, ..Stats::default() };
         let Gathered { words, labels, rows: mut seen, tasks } = together(files);
         let read = seen.len() as u64;
-        seen.par_sort_unstable_by(Seen::order);
+        seen.par_sort_unstable_by(SeenRows::order);
         seen.dedup_by(|later, kept| later.order(kept).is_eq());
         stats.measurements = seen.len() as u64;
         stats.duplicates = read - stats.measurements;
@@ -153,7 +153,7 @@ impl Store {
         for attempts in seen.chunk_by(|left, right| left.key == right.key) {
             stats.experiments += 1;
             tried.clear();
-            tried.extend(attempts.iter().map(Seen::tried));
+            tried.extend(attempts.iter().map(SeenRows::tried));
             for chosen in &attempts[choose.places(&tried)] {
                 stats.rows += 1;
                 counts[chosen.label as usize] += 1;
@@ -187,9 +187,9 @@ fn together(files: Vec<Gathered>) -> Gathered {
     all.rows.reserve_exact(files.iter().map(|file| file.rows.len()).sum());
     for file in files {
         let words: Vec<u32> = file.words.values().into_iter().map(|word| all.words.number(word)).collect();
-        let label = |label: &Label| all.labels.number(&label.map(|word| words[word as usize]));
+        let label = |label: &StatsLabel| all.labels.number(&label.map(|word| words[word as usize]));
         let labels: Vec<u32> = file.labels.values().into_iter().map(label).collect();
-        all.rows.extend(file.rows.into_iter().map(|row| Seen { label: labels[row.label as usize], ..row }));
+        all.rows.extend(file.rows.into_iter().map(|row| SeenRows { label: labels[row.label as usize], ..row }));
         all.tasks.extend(file.tasks);
     }
     all
@@ -209,7 +209,7 @@ fn gather(batch: &Batch, gathered: &mut Gathered) {
         let started_at_us = if let Cell::Integer(time) = row.cell(ColumnId::started_at_us) { time } else { 0 };
         let mut run = DefaultHasher::new();
         text(ColumnId::run_id).hash(&mut run);
-        gathered.rows.push(Seen {
+        gathered.rows.push(SeenRows {
             key: key(&row),
             started_at_us,
             median_ns: Tried::of(&row).median_ns.unwrap_or(f64::NAN),

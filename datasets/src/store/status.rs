@@ -54,7 +54,7 @@ pub struct Status {
 
 /// A status with the state of its process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Seen {
+pub struct ProcessView {
     /// Last reported status.
     #[serde(flatten)]
     pub status: Status,
@@ -70,7 +70,7 @@ pub struct Telling {
 }
 
 #[derive(Serialize, Deserialize)]
-struct Written {
+struct WrittenStatus {
     boot: String,
     #[serde(flatten)]
     status: Status,
@@ -88,7 +88,7 @@ impl Store {
     }
 
     /// Returns the status of all running processes and of those that were killed, the longest-running first.
-    pub fn statuses(&self) -> Result<Vec<Seen>> {
+    pub fn statuses(&self) -> Result<Vec<ProcessView>> {
         let folder = self.root().join("status");
         let here = Identity::current().boot;
         let mut seen = Vec::new();
@@ -98,7 +98,7 @@ impl Store {
             if (&file).take(MOST_BYTES).read_to_string(&mut text).is_err() {
                 continue;
             }
-            let Ok(written) = serde_json::from_str::<Written>(text.trim_end_matches(['\0', ' ', '\n'])) else {
+            let Ok(written) = serde_json::from_str::<WrittenStatus>(text.trim_end_matches(['\0', ' ', '\n'])) else {
                 continue;
             };
             let is_running = match Holder::of(&file) {
@@ -106,7 +106,7 @@ impl Store {
                 Holder::Gone if written.boot == here => false,
                 Holder::Gone | Holder::Unknown => Lease::of(&file, &folder, Some(SILENT_SECONDS)) == Lease::Held,
             };
-            seen.push(Seen { status: written.status, is_running });
+            seen.push(ProcessView { status: written.status, is_running });
         }
         seen.sort_by_key(|seen| seen.status.began_us);
         Ok(seen)
@@ -116,7 +116,7 @@ impl Store {
 impl Telling {
     /// Writes the current status.
     pub fn say(&self, status: &Status) -> Result<()> {
-        let written = Written { boot: Identity::current().boot, status: status.clone() };
+        let written = WrittenStatus { boot: Identity::current().boot, status: status.clone() };
         let mut text = serde_json::to_vec(&written).expect("a status holds only JSON values");
         // Spaces overwrite the rest of a longer text.
         let before = self.file.metadata().map_or(0, |data| usize::try_from(data.len()).unwrap_or(0));

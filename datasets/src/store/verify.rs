@@ -75,7 +75,8 @@ impl Store {
         self.verify_manifest(&parts, &mut report);
         self.find_strangers(&mut report)?;
         if let Some(why) = self.marker_problem() {
-            let problem = format!("it is not what was written ({why}); `verify --quarantine` writes it anew");
+            let problem =
+                format!("its content changed after it was written ({why}); `verify --quarantine` writes it again");
             report.note(&self.root.join(MARKER), Ok(Some(problem)));
         }
         report.problems.extend(self.verify_configs()?);
@@ -107,10 +108,7 @@ impl Store {
                 }
                 let folder = self.dataset_folder().join(part_folder(record.target.name(), &record.host_class));
                 if path.parent() != Some(&folder) {
-                    return Ok(Some(format!(
-                        "row {rows} belongs into `{}`; import the file instead",
-                        folder.display()
-                    )));
+                    return Ok(Some(format!("row {rows} belongs to `{}`; import the file instead", folder.display())));
                 }
                 let before = match index {
                     0 => last.as_ref().map(|last| last.row(last.len() - 1)),
@@ -133,7 +131,7 @@ impl Store {
         };
         let here: Vec<String> = parts.iter().map(|part| self.name_of(part)).collect();
         for name in manifest.parts.keys().filter(|name| !here.contains(name)) {
-            let problem = "it is in the manifest, but not there; copy it from where the store was moved to or from";
+            let problem = "it is in the manifest but missing; restore it from a copy of the store";
             report.note(&self.dataset_folder().join(name), Ok(Some(problem.to_owned())));
         }
     }
@@ -163,11 +161,11 @@ impl Store {
             }
         }
         for path in strangers {
-            report.note(&path, Ok(Some("it is no part and not read; import it or remove it".to_owned())));
+            report.note(&path, Ok(Some("it is not a part and is ignored; import it or remove it".to_owned())));
         }
         let journals = self.journals()?;
         for path in files::list(&self.journal_folder(), is_shown)?.iter().filter(|path| !journals.contains(path)) {
-            report.note(path, Ok(Some("it is no journal and not read; remove it".to_owned())));
+            report.note(path, Ok(Some("it is not a journal and is ignored; remove it".to_owned())));
         }
         Ok(())
     }

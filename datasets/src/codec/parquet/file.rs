@@ -43,14 +43,14 @@ impl PartFile {
             return Err(no_parquet());
         }
         if footer_bytes > MAX_FOOTER_BYTES {
-            return Err(Error::damaged(path, format!("its footer has {footer_bytes} bytes, more than any of ours")));
+            return Err(Error::damaged(path, format!("its footer has {footer_bytes} bytes, more than the limit")));
         }
         Ok(())
     }
 
     pub(super) fn read(&self, start: u64, length: usize) -> Parquet<Bytes> {
         if start.checked_add(length as u64).is_none_or(|end| end > self.len) {
-            return Err(ParquetError::EOF("something lies beyond the end of the file".to_owned()));
+            return Err(ParquetError::EOF("an offset is beyond the end of the file".to_owned()));
         }
         let mut buffer = vec![0; length];
         self.file.read_exact_at(&mut buffer, start)?;

@@ -35,7 +35,7 @@ pub(super) fn check_pages(file: &PartFile, column: &ColumnChunkMetaData) -> Resu
 }
 
 #[derive(Debug, Default, PartialEq)]
-struct Header {
+struct PageHeader {
     header_bytes: u64,
     compressed_bytes: u64,
     uncompressed_bytes: u64,
@@ -43,7 +43,7 @@ struct Header {
     dictionary_values: u64,
 }
 
-fn read_header(file: &PartFile, offset: u64, end: u64) -> Result<Header> {
+fn read_header(file: &PartFile, offset: u64, end: u64) -> Result<PageHeader> {
     for window in HEADER_WINDOWS {
         let window = window.min(usize::try_from(end - offset).unwrap_or(usize::MAX));
         let bytes = file.read(offset, window)?;
@@ -59,9 +59,9 @@ fn wrong(what: &str) -> ParquetError {
 }
 
 /// Parses the header at the start of some bytes; returns None if they are too short or invalid.
-fn parse(bytes: &[u8]) -> Option<Header> {
+fn parse(bytes: &[u8]) -> Option<PageHeader> {
     let mut compact = Compact { bytes, position: 0 };
-    let mut header = Header::default();
+    let mut header = PageHeader::default();
     let mut last = 0;
     while let Some((id, kind)) = compact.field(&mut last)? {
         match (id, kind) {
@@ -184,7 +184,7 @@ mod tests {
     fn a_data_page_header_tells_its_sizes() {
         // type = 0, uncompressed = 100, compressed = 60, then a data page of 7 values with three encodings.
         let bytes = [0x15, 0, 0x15, 200, 1, 0x15, 120, 0x2c, 0x15, 14, 0x15, 0, 0x15, 6, 0x15, 6, 0, 0, 0xff];
-        let expected = Header {
+        let expected = PageHeader {
             header_bytes: 18,
             compressed_bytes: 60,
             uncompressed_bytes: 100,

@@ -7,9 +7,9 @@ use super::file::PartFile;
 use super::guard::guard;
 use super::pages::check_pages;
 use super::schema::{KEY_BYTES, physical};
-use crate::error::{Counted, Error, Result, RowError};
+use crate::error::{Error, Result, RowError, RowUnit};
 use crate::limits::{MAX_BATCH_TEXT_BYTES, MAX_TEXT_BYTES};
-use crate::record::batch::{Batch, Data, Values};
+use crate::record::batch::{Batch, ColumnData, Values};
 use crate::record::column::Kind;
 use crate::record::key::Key;
 use crate::record::serial::{missing_column, unknown_column};
@@ -32,11 +32,11 @@ pub(crate) struct PartCursor {
     leaves: Vec<Option<usize>>,
     columns: Vec<ColumnId>,
     next_group: usize,
-    group: Option<Group>,
+    group: Option<RowGroup>,
     rows_read: u64,
 }
 
-struct Group {
+struct RowGroup {
     rows_left: usize,
     readers: Vec<(ColumnId, Leaf)>,
 }
@@ -91,7 +91,7 @@ impl PartCursor {
             let values = guard(path, || leaf.read(kind, rows, &text_bytes))?;
             let values = complete(values, *id).map_err(|(row, error)| Error::Row {
                 file: path.clone(),
-                counted: Counted::Row,
+                counted: RowUnit::Row,
                 number: first_row + row as u64 + 1,
                 row: error.in_field(id.name()),
             })?;
@@ -121,7 +121,7 @@ impl PartCursor {
                 let max_level = descriptor.max_def_level();
                 readers.push((id, Leaf { reader: group.get_column_reader(leaf)?, max_level, has_optional_elements }));
             }
-            Ok(Group { rows_left, readers })
+            Ok(RowGroup { rows_left, readers })
         })?;
         self.group = Some(group);
         self.next_group += 1;
@@ -135,7 +135,7 @@ fn is_optional(descriptor: &ColumnDescriptor) -> bool {
 
 /// Maps columns to leaves; rejects unknown columns and missing required ones.
 fn leaves(path: &Path, reader: &SerializedFileReader<PartFile>) -> Result<Vec<Option<usize>>> {
-    let refuse = |row: RowError| Error::Row { file: path.to_owned(), counted: Counted::Row, number: 0, row };
+    let refuse = |row: RowError| Error::Row { file: path.to_owned(), counted: RowUnit::Row, number: 0, row };
     let schema = reader.metadata().file_metadata().schema_descr();
     let mut leaves = vec![None; COLUMNS.len()];
     for (index, leaf) in schema.columns().iter().enumerate() {
@@ -190,15 +190,15 @@ impl Leaf {
         let (data, levels) = match (kind, &mut self.reader) {
             (Kind::Bool, ColumnReader::BoolColumnReader(reader)) => {
                 let (values, levels) = scalars(reader, rows, max_level)?;
-                (Data::Bool(values), levels)
+                (ColumnData::Bool(values), levels)
             }
             (Kind::Integer | Kind::Time, ColumnReader::Int64ColumnReader(reader)) => {
                 let (values, levels) = scalars(reader, rows, max_level)?;
-                (Data::Integer(values), levels)
+                (ColumnData::Integer(values), levels)
             }
             (Kind::Float, ColumnReader::DoubleColumnReader(reader)) => {
                 let (values, levels) = scalars(reader, rows, max_level)?;
-                (Data::Float(values), levels)
+                (ColumnData::Float(values), levels)
             }
             (Kind::Text | Kind::Label | Kind::Json, ColumnReader::ByteArrayColumnReader(reader)) => {
                 let (values, levels) = packed(reader, rows)?;
@@ -208,7 +208,7 @@ impl Leaf {
             (Kind::Key, ColumnReader::FixedLenByteArrayColumnReader(reader)) => {
                 let (values, levels) = scalars(reader, rows, max_level)?;
                 let key = |value: &ByteArray| value.data().try_into().map(Key).map_err(|_| wrong_type());
-                (Data::Key(values.iter().map(|value| key(value)).collect::<Parquet<_>>()?), levels)
+                (ColumnData::Key(values.iter().map(|value| key(value)).collect::<Parquet<_>>()?), levels)
             }
             (Kind::List, ColumnReader::DoubleColumnReader(reader)) => {
                 (lists(reader, rows, max_level, self.has_optional_elements)?, None)
@@ -239,7 +239,7 @@ fn scalars<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize, max_level
 }
 
 /// Returns checked texts in one allocation.
-fn texts(values: &[ByteArray], levels: Option<&[i16]>, text_bytes: &AtomicUsize) -> Parquet<Data> {
+fn texts(values: &[ByteArray], levels: Option<&[i16]>, text_bytes: &AtomicUsize) -> Parquet<ColumnData> {
     let length: usize = values.iter().map(ByteArray::len).sum();
     let text_bytes = text_bytes.fetch_add(length, Relaxed) + length;
     let longest = values.iter().map(ByteArray::len).max().unwrap_or(0);
@@ -270,7 +270,7 @@ fn texts(values: &[ByteArray], levels: Option<&[i16]>, text_bytes: &AtomicUsize)
     if ends.iter().any(|end| !text.is_char_boundary(*end)) {
         return Err(not_text());
     }
-    Ok(Data::Text { ends, text })
+    Ok(ColumnData::Text { ends, text })
 }
 
 /// Moves contiguous values to the rows whose level is 1.
@@ -293,7 +293,7 @@ fn lists(
     rows: usize,
     max_level: i16,
     has_optional_elements: bool,
-) -> Parquet<Data> {
+) -> Parquet<ColumnData> {
     let (mut values, mut levels, mut repeats) = (Vec::new(), Vec::new(), Vec::new());
     let (read, _, _) = reader.read_records(rows, Some(&mut levels), Some(&mut repeats), &mut values)?;
     if read != rows || repeats.len() != levels.len() {
@@ -317,7 +317,7 @@ fn lists(
     if ends.len() != rows || end != values.len() {
         return Err(too_few(rows, ends.len()));
     }
-    Ok(Data::List { ends, values })
+    Ok(ColumnData::List { ends, values })
 }
 
 fn too_few(rows: usize, read: usize) -> ParquetError {

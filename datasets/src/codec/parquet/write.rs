@@ -3,7 +3,7 @@
 use super::schema::schema;
 use crate::error::{Error, Result};
 use crate::limits::MAX_CHUNK_VALUES;
-use crate::record::batch::{Batch, Data, Row, Values};
+use crate::record::batch::{Batch, ColumnData, Row, Values};
 use crate::record::cell::Cell;
 use crate::record::column::Kind;
 use crate::record::key::Key;
@@ -201,22 +201,22 @@ fn properties(compression: Compression) -> WriterProperties {
 fn write_values(writer: &mut ColumnWriter<'_>, values: &Values) -> parquet::errors::Result<()> {
     let levels = values.levels.as_deref();
     match (writer, &values.data) {
-        (ColumnWriter::BoolColumnWriter(writer), Data::Bool(values)) => {
+        (ColumnWriter::BoolColumnWriter(writer), ColumnData::Bool(values)) => {
             writer.write_batch(&present(values, levels), levels, None)?;
         }
-        (ColumnWriter::Int64ColumnWriter(writer), Data::Integer(values)) => {
+        (ColumnWriter::Int64ColumnWriter(writer), ColumnData::Integer(values)) => {
             writer.write_batch(&present(values, levels), levels, None)?;
         }
-        (ColumnWriter::DoubleColumnWriter(writer), Data::Float(values)) => {
+        (ColumnWriter::DoubleColumnWriter(writer), ColumnData::Float(values)) => {
             writer.write_batch(&present(values, levels), levels, None)?;
         }
-        (ColumnWriter::ByteArrayColumnWriter(writer), Data::Text { ends, text }) => {
+        (ColumnWriter::ByteArrayColumnWriter(writer), ColumnData::Text { ends, text }) => {
             writer.write_batch(&pieces(text, ends, levels), levels, None)?;
         }
-        (ColumnWriter::FixedLenByteArrayColumnWriter(writer), Data::Key(keys)) => {
+        (ColumnWriter::FixedLenByteArrayColumnWriter(writer), ColumnData::Key(keys)) => {
             writer.write_batch(&fixed(keys), None, None)?;
         }
-        (ColumnWriter::DoubleColumnWriter(writer), Data::List { ends, values }) => {
+        (ColumnWriter::DoubleColumnWriter(writer), ColumnData::List { ends, values }) => {
             let (levels, repeats) = list_levels(ends);
             writer.write_batch(values, Some(&levels), Some(&repeats))?;
         }
