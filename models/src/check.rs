@@ -1,6 +1,6 @@
 //! The rules every graph keeps, tested after each reader and each pass.
 //!
-//! Topological order, one producer per value, stored types equal to inferred ones, and caps on sizes: whoever works
+//! Topological order, one producer per value, stored types equal to inferred ones, and caps on sizes: code that works
 //! on a checked graph may index without looking and add up bytes without overflow.
 
 use crate::error::{Error, Result};
@@ -14,27 +14,27 @@ pub const MAX_COMPUTED: usize = 64;
 
 /// Caps on what a graph may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct GraphLimits {
     /// Bytes of one tensor.
     pub tensor_bytes: u64,
     /// Number of operators.
     pub nodes: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { tensor_bytes: 4 << 30, nodes: 1 << 20 }
+impl Default for GraphLimits {
+    fn default() -> GraphLimits {
+        GraphLimits { tensor_bytes: 4 << 30, nodes: 1 << 20 }
     }
 }
 
 impl Graph {
     /// Tests every rule under the default limits.
     pub fn check(&self) -> Result<()> {
-        self.check_within(&Limits::default())
+        self.check_within(&GraphLimits::default())
     }
 
     /// Tests every rule.
-    pub fn check_within(&self, limits: &Limits) -> Result<()> {
+    pub fn check_within(&self, limits: &GraphLimits) -> Result<()> {
         if self.nodes.len() > limits.nodes {
             let reason = format!("{} operators are above the limit of {}", self.nodes.len(), limits.nodes);
             return Err(self.error("as a whole".to_owned(), reason));
@@ -100,7 +100,7 @@ impl Graph {
     }
 }
 
-fn check_value(value: &Value, limits: &Limits) -> Result<(), String> {
+fn check_value(value: &Value, limits: &GraphLimits) -> Result<(), String> {
     let ty = &value.ty;
     check_type(ty)?;
     for dim in &ty.shape {
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn limits_hold() {
-        let limits = Limits { nodes: 1, ..Limits::default() };
+        let limits = GraphLimits { nodes: 1, ..GraphLimits::default() };
         let error = two_nodes().check_within(&limits).unwrap_err().to_string();
         assert!(error.contains("2 operators are above the limit of 1"), "{error}");
     }

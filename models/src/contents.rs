@@ -36,14 +36,14 @@ impl fmt::Debug for Contents {
 
 /// What stands for the bytes in a document.
 #[derive(Serialize)]
-struct Summary {
+struct GraphSummary {
     length: usize,
     blake3: String,
 }
 
 impl Serialize for Contents {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Summary { length: self.0.len(), blake3: self.hash() }.serialize(serializer)
+        GraphSummary { length: self.0.len(), blake3: self.hash() }.serialize(serializer)
     }
 }
 

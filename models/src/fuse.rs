@@ -16,10 +16,10 @@ choice! {
     /// Whether pointwise operators join the operator before them.
     #[derive(Default)]
     pub enum Fuse {
-        /// They do
+        /// Pointwise operators join the preceding operator
         #[default]
         Epilogue = "epilogue",
-        /// Each operator is a task of its own
+        /// Each operator is a separate task
         None = "none",
     }
 }
@@ -33,7 +33,7 @@ pub struct Plan {
     pub calls: Vec<Call>,
 }
 
-/// One task in its place in the graph.
+/// One call of a task in the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Index into the plan's tasks.

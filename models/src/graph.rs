@@ -96,7 +96,7 @@ impl Const {
         Const::computed(Op::Binary(Binary { function: BinaryOp::Add }), vec![(ty, places), first])
     }
 
-    /// Whether it is a formula of plain numbers (a mask, angles of positions), which nobody has learned.
+    /// Whether it is computed by a formula (a mask, angles of positions) instead of being learned.
     pub fn is_formula(&self) -> bool {
         match self {
             Const::Computed(computed) => computed.inputs.iter().all(|(_, data)| match data {
@@ -117,7 +117,7 @@ impl Const {
     }
 }
 
-/// One operator in its place.
+/// One operator with its inputs and output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// The operator.

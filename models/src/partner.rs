@@ -1,4 +1,4 @@
-//! Libraries beside the compiler that may compute groups of operators, and what each supports.
+//! Libraries that may compute groups of operators instead of the compiler, with the operators that each supports.
 //!
 //! A composite target such as `cpu-vendor, llvm` names partners first. What a partner supports is a table of patterns;
 //! the crate `passes` finds them in a graph. Partners are asked in their order, patterns of one partner in theirs: put

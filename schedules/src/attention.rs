@@ -13,10 +13,9 @@ use models::{Op, Task};
 /// What becomes of places that no query of a register tile sees.
 pub static UNSEEN: ChoiceAxis<Unseen> = ChoiceAxis::new("unseen").when(|knobs| !LAYOUT.is(knobs, LayoutKind::Plain));
 
-/// The axes of attention alone.
 pub(crate) static AXES: &[&Declaration] = &[&UNSEEN.0];
 
-/// Queries that see no place after their own, and perhaps only so many before it.
+/// Causal attention, possibly limited to a window of earlier positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sight {
     /// The place that the first query sees last.
@@ -37,7 +36,7 @@ impl Sight {
         Some(Sight { earlier: places - queries, window, places })
     }
 
-    /// So many places divide all of them, and are worth asking whether they are seen.
+    /// Block of positions whose visibility is tested; it divides all positions.
     pub fn stretch(&self) -> Option<i64> {
         /// A question per turn costs more than what it saves.
         const LEAST: i64 = 8;

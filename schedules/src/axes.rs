@@ -13,11 +13,9 @@ pub struct Ways(u8);
 impl Ways {
     /// Tiles and loops, on CPUs and by the threads of a GPU.
     pub const DIRECT: Ways = Ways(1);
-    /// Winograd's products.
     pub const WINOGRAD: Ways = Ways(2);
     /// Products of quads of bytes whose lanes are places.
     pub const DOTS: Ways = Ways(4);
-    /// Tensor cores.
     pub const TENSOR: Ways = Ways(8);
     /// Sums across the threads of a block.
     pub const BLOCK_SUM: Ways = Ways(16);
@@ -36,7 +34,6 @@ impl Ways {
 /// What holds of an axis in all families that have it.
 #[derive(Debug)]
 pub struct Declaration {
-    /// The name, as in records.
     pub name: &'static str,
     neutral: Option<Neutral>,
     /// The ways to compute a task in which the axis decides anything.
@@ -69,7 +66,6 @@ impl Declaration {
         })
     }
 
-    /// Returns whether a setting is the neutral one.
     pub fn is_neutral(&self, setting: &Setting) -> bool {
         match (self.neutral, setting) {
             (Some(Neutral::Number(neutral)), Setting::Number(number)) => neutral == *number,
@@ -176,15 +172,12 @@ const EVERYWHERE_ON_CPUS: Ways = Ways::DIRECT.or(Ways::WINOGRAD).or(Ways::DOTS);
 
 /// How operands are stored.
 pub static LAYOUT: ChoiceAxis<LayoutKind> = ChoiceAxis::new("layout").ways(Ways::DIRECT.or(Ways::DOTS));
-/// Channels of one block.
 pub static BLOCK: NumberAxis = NumberAxis::new("block")
     .ways(Ways::DIRECT.or(Ways::WINOGRAD))
     .when(|knobs| !LAYOUT.is(knobs, LayoutKind::Plain) || winograd_tile(knobs).is_some());
 /// Channels, or blocks of channels, of a tile.
 pub static TILE_C: NumberAxis = NumberAxis::new("tile_c");
-/// Rows of a tile.
 pub static TILE_Y: NumberAxis = NumberAxis::new("tile_y");
-/// Columns of a tile.
 pub static TILE_X: NumberAxis = NumberAxis::new("tile_x");
 /// Inner steps of a reduction.
 pub static SPLIT_R: NumberAxis = NumberAxis::new("split_r");
@@ -192,7 +185,6 @@ pub static SPLIT_R: NumberAxis = NumberAxis::new("split_r");
 pub static UNROLL: NumberAxis = NumberAxis::new("unroll");
 /// The order of the loops over tiles.
 pub static OUTER: ChoiceAxis<TileOrder> = ChoiceAxis::new("outer").ways(Ways::DIRECT.or(Ways::DOTS));
-/// Elements of one vector.
 pub static VECTOR: NumberAxis = NumberAxis::new("vector")
     .ways(Ways::DIRECT.or(Ways::DOTS))
     .when(|knobs| knobs.number("dots_x").is_none() || LAYOUT.is(knobs, LayoutKind::Dots));

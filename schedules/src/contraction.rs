@@ -11,7 +11,7 @@ use super::register_tile::{
     DEEP_ROWS, Tile, Together, best_tile, depthwise_tile, is_deep, registers, row_tile, together,
 };
 use super::taps::is_worth_it;
-use super::{Domain, Knobs, Limits, Space, Template};
+use super::{Domain, Knobs, Space, SpaceLimits, Template};
 use crate::flat::ENOUGH;
 use crate::machine::Cpu;
 use crate::tiles::{count, filled, reach_little_past};
@@ -27,7 +27,6 @@ pub static CACHE_X: NumberAxis = NumberAxis::new("cache_x").neutral(1);
 pub static SUM_AT: ChoiceAxis<SumAt> = ChoiceAxis::new("sum_at").neutral("tile").when(takes_together);
 /// Steps of the depth that tiles taken together sum at once.
 pub static CACHE_R: NumberAxis = NumberAxis::new("cache_r").neutral(1).when(sums_together);
-/// The order of the loops of a sum.
 pub static ORDER: ChoiceAxis<SumOrder> = ChoiceAxis::new("order");
 /// Where what tiles read is copied.
 pub static COPY_AT: ChoiceAxis<CopyAt> = ChoiceAxis::new("copy_at").neutral("no");
@@ -125,7 +124,7 @@ pub(crate) fn contraction(machine: &Cpu, extents: &Extents, domain: Domain, has_
     }
     axes.push(VECTORIZE.axis("whether the innermost loop is one vector", [YesNo::Yes, YesNo::No]));
     let default = contraction_default(machine, extents, &blocks, &widths);
-    let limits = Limits::Registers {
+    let limits = SpaceLimits::Registers {
         tile_elements: 2 * machine.vector_registers * lanes,
         unrolled_elements: written_out(machine),
         window: extents.window,
@@ -418,8 +417,8 @@ fn padded_at(extents: &Extents, tile: &Tile) -> PadAt {
     }
 }
 
-/// Steps of a sum of products that are written out at once: those of a window are written out anyway, and channels in their
-/// place where places of a window lie apart and share nothing.
+/// Unrolled steps of a sum of products. Steps of a window are always unrolled; channels are unrolled instead if
+/// positions of a window are apart and share no data.
 fn steps_written_out(machine: &Cpu, extents: &Extents, tile: &Tile) -> i64 {
     // Seen on one core with the instructions of Sapphire Rapids: products take from 1 % more to 23 % less, most 4 to 10, and
     // windows of places that lie apart from 9 to 52 % less.

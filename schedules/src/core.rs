@@ -1,6 +1,6 @@
 //! The space of a task on a board's core: how its extents are cut, and which of its parts take turns.
 
-use super::{Axis, Knobs, Limits, Setting, Space, Template};
+use super::{Axis, Knobs, Setting, Space, SpaceLimits, Template};
 use accelerator::{Core, Layer, choices, default_knobs, fits, layer_of};
 use models::Task;
 
@@ -36,7 +36,7 @@ pub fn core_space(task: &Task, core: &Core) -> Space {
             (axes.collect(), knobs_of(&default_knobs(core, layer).unwrap_or(accelerator::Knobs::LEAST)))
         }
     };
-    let limits = Limits::Core(CoreLimits { core: *core, layer });
+    let limits = SpaceLimits::Core(CoreLimits { core: *core, layer });
     // Of a core all tasks are cut by the template of products, which no compiler applies there.
     Space { template: Template::Contraction, axes, default, limits }
 }

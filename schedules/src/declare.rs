@@ -7,7 +7,7 @@ use super::choices::{Functions, HelpersAt, PadAt, Windows};
 use super::contraction::contraction;
 use super::extents::{by_phases, contraction_extents, input_extent};
 use super::template::{has_functions, parameter_extents};
-use super::{Domain, Knobs, Limits, Setting, Space, Template, attention, dots, pool, template, winograd};
+use super::{Domain, Knobs, Setting, Space, SpaceLimits, Template, attention, dots, pool, template, winograd};
 use crate::flat::{flat, of_elements};
 use crate::machine::Cpu;
 use models::operators::{LpNorm, MeanVarianceNorm, Pool, Reduce, Softmax};
@@ -19,8 +19,8 @@ pub static ROW: NumberAxis = NumberAxis::new("row").when(|knobs| WINDOWS.is(knob
 /// The axes of pools alone.
 pub(crate) static AXES: &[&Declaration] = &[&ROW.0];
 
-pub(crate) fn unlimited() -> Limits {
-    Limits::Registers {
+pub(crate) fn unlimited() -> SpaceLimits {
+    SpaceLimits::Registers {
         tile_elements: i64::MAX,
         unrolled_elements: i64::MAX,
         window: 1,
@@ -34,7 +34,6 @@ pub(crate) fn unlimited() -> Limits {
 /// Columns that one vector of work on elements may have.
 const VECTORS: [i64; 6] = [1, 4, 8, 16, 32, 64];
 
-/// The space of a task on CPUs.
 pub fn cpu_space(task: &Task, machine: &Cpu) -> Space {
     let flat = flat(task);
     let task = flat.as_ref().map_or(task, |flat| &flat.task);
@@ -149,7 +148,7 @@ fn spatial(machine: &Cpu, output: &[i64], vector: i64, is_padded: bool) -> Space
 /// vectors by itself, of short ones it does not, and not where borders are in between. All as seen with AVX-512. `padded` is the
 /// window's extent where the input is padded.
 fn set_strided(default: &mut Knobs, machine: &Cpu, output: &[i64], padded: Option<i64>) {
-    /// Rows so long are vectors without more said.
+    /// Rows of at least this length are vectorised by default.
     const LONG: i64 = 16;
     /// Windows of this extent are small.
     const SMALL: i64 = 3;
@@ -165,7 +164,7 @@ fn set_strided(default: &mut Knobs, machine: &Cpu, output: &[i64], padded: Optio
         PAD_AT.set(default, PadAt::Inline);
     };
     match padded {
-        // Every element of a window has a test of its own, and so many are too many.
+        // Limit of the number of tests of a window, one per element.
         Some(window) if window > SMALL && columns < LONG => VECTOR.set(default, part(columns.min(7))),
         Some(window) if window > SMALL => {}
         Some(_) if columns <= WRITTEN_OUT => PARALLEL.set(default, all),
@@ -181,7 +180,8 @@ fn set_strided(default: &mut Knobs, machine: &Cpu, output: &[i64], padded: Optio
             PARALLEL.set(default, all - 1);
         }
         None if columns < LONG && steps >= 4 => {
-            // What is left of a row beside a vector, one or nearly a whole one, costs more than the vector saves.
+            // The remainder of a row after whole vectors, if it is one element or nearly a vector, costs more than
+            // vectors save.
             let (vector, rest) = (part(columns), columns % part(columns));
             let is_vector = columns % 2 == 1 && (columns < 8 || (2..=5).contains(&rest));
             VECTOR.set(default, if is_vector { vector } else { 1 });
@@ -201,7 +201,7 @@ fn add_columns(space: &mut Space, machine: &Cpu, task: &Task, usual: Knobs) {
     let (data, lanes) = (parameter_extents(task, 0), machine.vector_lanes);
     let output = anchor.output.extents().unwrap_or_default();
     let ([above @ .., last], [.., columns], [.., row]) = (&kernel[..], &output[..], &data[..]) else { return };
-    // Places are told by 32-bit numbers where rows have ends.
+    // Positions fit into 32 bits if rows have ends.
     let is_small = data.iter().try_fold(1i32, |all, &extent| all.checked_mul(i32::try_from(extent).ok()?)).is_some();
     if *last == 1 || above.iter().all(|&extent| extent == 1) || !is_small {
         return;

@@ -18,7 +18,6 @@ pub enum Walk {
     Rows,
     /// Columns, or the rows of a product.
     Columns,
-    /// The depth of a sum.
     Depth,
     /// Places of a window.
     Taps,

@@ -104,7 +104,7 @@ pub(crate) fn add_to(space: &mut Space, machine: &Cpu, dots: &Dots) {
     layout.settings.push(Setting::Choice(LayoutKind::Dots.name().to_owned()));
     let tiles = tiles(machine, dots);
     let Some(best) = tiles.iter().min_by(|one, other| one.cost.total_cmp(&other.cost)) else { return };
-    let distinct = |of: fn(&Tile) -> i64| tiles.iter().map(of).collect::<std::collections::BTreeSet<i64>>();
+    let distinct = |of: fn(&DotTile) -> i64| tiles.iter().map(of).collect::<std::collections::BTreeSet<i64>>();
     space.axes.push(bytes_axis(machine));
     space.axes.push(DOTS_C.axis("channels in one register tile (dots)", distinct(|tile| tile.channels)));
     let lanes = machine.vector_lanes;
@@ -188,14 +188,14 @@ pub(crate) fn registers(machine: &Cpu) -> i64 {
     (machine.vector_registers * 3 / 4).max(1)
 }
 
-struct Tile {
+struct DotTile {
     channels: i64,
     vectors: i64,
     /// Cycles for a product that is wanted, on a processor that does two products and two loads at once.
     cost: f64,
 }
 
-fn tiles(machine: &Cpu, dots: &Dots) -> Vec<Tile> {
+fn tiles(machine: &Cpu, dots: &Dots) -> Vec<DotTile> {
     /// Products that have to be on their way so that none waits for the one before it.
     const LATENCY: f64 = 10.0;
     /// What another copy of the result takes, for a result that has unused columns first.
@@ -214,7 +214,7 @@ fn tiles(machine: &Cpu, dots: &Dots) -> Vec<Tile> {
             let cost = cycles * padded as f64 / dots.columns as f64
                 * if padded == dots.columns { 1.0 } else { COPY }
                 * if is_near { 1.0 } else { FAR };
-            tiles.push(Tile { channels, vectors, cost });
+            tiles.push(DotTile { channels, vectors, cost });
         }
     }
     tiles

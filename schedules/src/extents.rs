@@ -115,7 +115,6 @@ pub(crate) fn taps(task: &Task) -> i64 {
     parameter_extents(task, 1).iter().skip(2).product()
 }
 
-/// An extent of one of a task's parameters.
 fn input_extent_of(task: &Task, parameter: usize, dimension: usize) -> i64 {
     parameter_extents(task, parameter).get(dimension).copied().unwrap_or(1)
 }
@@ -147,14 +146,11 @@ pub(crate) struct Extents {
     pub(crate) is_close: bool,
     /// What windows reach, where that may lie outside of the image.
     pub(crate) reaches: Vec<Reach>,
-    /// Columns of a window.
     pub(crate) window: i64,
-    /// Taps of a window.
     pub(crate) taps: i64,
     /// Numbers of a convolution's input, and of its weights.
     pub(crate) sources: i64,
     pub(crate) weights: i64,
-    /// Bytes of one of the weights.
     pub(crate) weight_bytes: i64,
     /// Whether what follows computes exponentials or their kin.
     pub(crate) has_functions: bool,

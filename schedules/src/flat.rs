@@ -13,7 +13,6 @@ pub(crate) const ENOUGH: RangeInclusive<i64> = 7..=16;
 
 /// A task whose images are one row each, or whose rows are in one dimension.
 pub struct Flat {
-    /// The task.
     pub task: Task,
     /// How it sees the tensors whose extents are others.
     pub packing: Packing,
@@ -41,7 +40,7 @@ pub fn flat(task: &Task) -> Option<Flat> {
         _ => return None,
     };
     let behind = usize::from(is_product);
-    let image = Image { shape: &anchor.output.shape, together: rank - behind - spatial..rank - behind };
+    let image = FlatImage { shape: &anchor.output.shape, together: rank - behind - spatial..rank - behind };
     // Rows of an extent that a call decides, or one row already.
     let Dim::Known(columns) = image.shape.get(image.together.clone())?.last()? else { return None };
     let places = image.places()?;
@@ -85,9 +84,7 @@ pub(crate) fn of_elements(op: &Op) -> bool {
 /// How an operator that treats all places alike brings its other operands to the shape of its first one.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Broadcast {
-    /// A number for each channel, or one for all.
     AlongChannels,
-    /// From the last dimension on.
     FromTheLast,
 }
 
@@ -116,13 +113,13 @@ fn broadcast(op: &Op, channels: &Range<usize>) -> Option<Broadcast> {
 }
 
 /// What an image is in a tensor.
-struct Image<'a> {
+struct FlatImage<'a> {
     shape: &'a [Dim],
     /// The dimensions that become one.
     together: Range<usize>,
 }
 
-impl Image<'_> {
+impl FlatImage<'_> {
     fn places(&self) -> Option<i64> {
         let mut extents = self.shape[self.together.clone()].iter();
         extents.try_fold(1_i64, |places, extent| match extent {

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// The value of one knob.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Setting {
@@ -30,7 +29,6 @@ pub struct Knobs(pub BTreeMap<String, Setting>);
 
 /// Settings by the names of axes, however they are stored.
 pub trait Settings {
-    /// Returns the number of a knob.
     fn number(&self, name: &str) -> Option<i64>;
 
     /// Returns the word of a knob.
@@ -48,7 +46,6 @@ impl Settings for Knobs {
 }
 
 impl Knobs {
-    /// Returns the number of a knob.
     pub fn number(&self, name: &str) -> Option<i64> {
         match self.0.get(name) {
             Some(Setting::Number(number)) => Some(*number),

@@ -45,9 +45,9 @@ pub use domain::{Domain, Form, Walk};
 pub use filter::{Filter, FilterError};
 pub use knobs::{Knobs, Setting, Settings};
 pub use machine::{Cpu, Gpu};
-pub use nest::{Dimension, Loop, LoopNest, Mark};
+pub use nest::{Dimension, LoopNest, Mark, NestLoop};
 pub use packing::Packing;
-pub use product::{FRAGMENT, Product, Side, WARP_THREADS};
+pub use product::{FRAGMENT, OperandSide, Product, WARP_THREADS};
 pub use rules::Rule;
 pub use sample::{point, sample};
 pub use stored::{ByTaps, Layout};
@@ -56,23 +56,19 @@ pub use template::{rows_of, template};
 /// All schedules of a task on a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Space {
-    /// Which template makes the moves.
     pub template: Template,
     /// The axes, in the order the moves are made.
     pub axes: Vec<Axis>,
     /// The point used when nothing is searched.
     pub default: Knobs,
-    limits: Limits,
+    limits: SpaceLimits,
 }
 
 /// One choice of a space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// Its name, as in records.
     pub name: &'static str,
-    /// What it decides.
     pub meaning: &'static str,
-    /// The settings it may take.
     pub settings: Vec<Setting>,
 }
 
@@ -89,10 +85,9 @@ pub enum Template {
 
 /// Bounds that a single axis cannot state.
 #[derive(Clone, Debug, PartialEq)]
-enum Limits {
+enum SpaceLimits {
     /// Those of a CPU's registers and of the time a build may take.
     Registers {
-        /// Elements of one register tile.
         tile_elements: i64,
         /// Elements of one register tile times the reduction steps written out: bounds the time of a build.
         unrolled_elements: i64,
@@ -107,9 +102,7 @@ enum Limits {
         /// What blocks must divide where the second operand of a product is not copied.
         whole: Option<i64>,
     },
-    /// Those of a GPU.
-    Device(gpu::Limits),
-    /// Those of a board's core.
+    Device(gpu::GpuLimits),
     Core(core::CoreLimits),
 }
 

@@ -5,7 +5,6 @@ use serde::{Deserialize, Serialize};
 /// Facts of a GPU that a space depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
-    /// Threads of one block.
     pub block_threads: i64,
     /// Bytes of shared memory of one block.
     pub shared_bytes: i64,
@@ -20,7 +19,6 @@ pub struct Gpu {
 pub struct Cpu {
     /// 32-bit floats in one vector.
     pub vector_lanes: i64,
-    /// Vector registers.
     pub vector_registers: i64,
     /// Cores that may work at once.
     pub cores: i64,

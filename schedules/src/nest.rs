@@ -24,20 +24,16 @@ pub enum Mark {
     Plain,
     /// Written out.
     Unrolled,
-    /// As one vector.
     Vector,
     /// On the pool of threads.
     Parallel,
 }
 
-/// One loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loop {
-    /// What it walks.
+pub struct NestLoop {
     pub walk: Walk,
     /// Its trip count.
     pub extent: i64,
-    /// How it is run.
     pub mark: Mark,
 }
 
@@ -46,7 +42,6 @@ pub struct Loop {
 pub struct Dimension {
     /// What loops over it walk.
     pub walk: Walk,
-    /// Its extent.
     pub extent: i64,
     /// The extent of a tile, of which the last may reach past the end.
     pub tile: i64,
@@ -75,7 +70,6 @@ impl Dimension {
 /// The loops around the sums of a task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoopNest {
-    /// The dimensions of the result.
     pub dimensions: Vec<Dimension>,
     /// The dimensions in the order of the loops over tiles, outermost first.
     pub order: Vec<usize>,
@@ -87,12 +81,10 @@ pub struct LoopNest {
     pub is_cached: bool,
     /// Channels of a block, which are the innermost dimension of sums; one where there are no blocks.
     pub block: i64,
-    /// The loops of a sum, outermost first.
-    pub sums: Vec<Loop>,
-    /// Whether the innermost loop is a vector.
+    pub sums: Vec<NestLoop>,
     pub is_vector: bool,
     /// Loops around all others: Winograd's strips and transformed windows.
-    around: Vec<Loop>,
+    around: Vec<NestLoop>,
     /// Elements of a vector in products of quads; 0 elsewhere.
     lanes: i64,
 }
@@ -182,7 +174,7 @@ impl LoopNest {
             Some(QuadsAt::Channel) => 2,
             _ => order.len(),
         };
-        let mut loops: Vec<Loop> = domain.window.iter().map(|&taps| plain(Walk::Taps, taps)).collect();
+        let mut loops: Vec<NestLoop> = domain.window.iter().map(|&taps| plain(Walk::Taps, taps)).collect();
         match domain.depth {
             1 => loops.last_mut().into_iter().for_each(|columns| columns.extent = count(columns.extent, QUAD)),
             depth => loops.insert(0, plain(Walk::Depth, count(depth, QUAD))),
@@ -199,7 +191,7 @@ impl LoopNest {
         let [images, channels, rows, columns] = domain.extents[..] else { unreachable!("it has four dimensions") };
         let (rows, columns) = (count(rows, tile), count(columns, tile));
         let window = transforms(tile).map_or(1, |transforms| transforms.window_extent());
-        let mark = |walk, extent, mark| Loop { walk, extent, mark };
+        let mark = |walk, extent, mark| NestLoop { walk, extent, mark };
         let (around, products, rows, shared) = if strip > 0 {
             let strips = [mark(Walk::Rows, images * count(rows, strip), Mark::Parallel)];
             (strips.to_vec(), Mark::Plain, strip, 0)
@@ -250,7 +242,7 @@ impl LoopNest {
             grain: 1,
             is_cached: false,
             block: 1,
-            sums: sums.chain([Loop { walk, extent: split, mark }]).collect(),
+            sums: sums.chain([NestLoop { walk, extent: split, mark }]).collect(),
             is_vector: false,
             around: Vec::new(),
             lanes: 0,
@@ -319,16 +311,16 @@ impl LoopNest {
 
     /// Returns all loops around the product of one element, outermost first. Loops that are fused stand one by one, those of one
     /// trip are left out.
-    pub fn loops(&self) -> Vec<Loop> {
+    pub fn loops(&self) -> Vec<NestLoop> {
         let mut loops = self.around.clone();
         let home = if self.is_cached { self.order.len() } else { usize::MAX };
         loops.extend(self.outer().take(home).enumerate().map(|(place, (walk, extent))| {
             let mark = if place < self.shared { Mark::Parallel } else { Mark::Plain };
-            Loop { walk, extent, mark }
+            NestLoop { walk, extent, mark }
         }));
         let threads = self.dimensions.iter().filter(|dimension| dimension.threads > 1);
         let mark = Mark::Parallel;
-        loops.extend(threads.map(|dimension| Loop { walk: dimension.walk, extent: dimension.threads, mark }));
+        loops.extend(threads.map(|dimension| NestLoop { walk: dimension.walk, extent: dimension.threads, mark }));
         let part = usize::from(self.is_cached).min(self.sums.len());
         loops.extend(&self.sums[..part]);
         if self.is_cached {
@@ -344,22 +336,22 @@ impl LoopNest {
     }
 
     /// Returns the loops of a register tile, the innermost last.
-    fn tile(&self) -> Vec<Loop> {
-        let mut own: Vec<Loop> = Vec::with_capacity(self.dimensions.len() + 1);
+    fn tile(&self) -> Vec<NestLoop> {
+        let mut own: Vec<NestLoop> = Vec::with_capacity(self.dimensions.len() + 1);
         for dimension in &self.dimensions {
             let blocks = if dimension.walk == Walk::Channels { self.block } else { 1 };
             let tile = dimension.tile / blocks;
             // A tile larger than all there is has no more, unless it is filled, or one of several that are finished together.
             let extent =
                 if self.is_cached || self.lanes > 0 { tile } else { tile.min(count(dimension.extent, blocks)) };
-            own.push(Loop { walk: dimension.walk, extent, mark: Mark::Unrolled });
+            own.push(NestLoop { walk: dimension.walk, extent, mark: Mark::Unrolled });
         }
         if self.lanes > 1 {
             let columns = own.last_mut().expect("a result has dimensions");
             columns.extent /= self.lanes;
-            own.push(Loop { walk: Walk::Columns, extent: self.lanes, mark: Mark::Unrolled });
+            own.push(NestLoop { walk: Walk::Columns, extent: self.lanes, mark: Mark::Unrolled });
         } else if self.block > 1 {
-            own.push(Loop { walk: Walk::Channels, extent: self.block, mark: Mark::Unrolled });
+            own.push(NestLoop { walk: Walk::Channels, extent: self.block, mark: Mark::Unrolled });
         }
         if let Some(last) = own.last_mut() {
             last.mark = if self.is_vector { Mark::Vector } else { Mark::Plain };
@@ -368,13 +360,13 @@ impl LoopNest {
     }
 }
 
-fn plain(walk: Walk, extent: i64) -> Loop {
-    Loop { walk, extent, mark: Mark::Plain }
+fn plain(walk: Walk, extent: i64) -> NestLoop {
+    NestLoop { walk, extent, mark: Mark::Plain }
 }
 
 /// The loops of a sum in their order: parts of the depth that tiles taken together sum at once, the depth, the window, and what is
 /// written out of the depth.
-fn sums(domain: &Domain, knobs: &impl Settings) -> Vec<Loop> {
+fn sums(domain: &Domain, knobs: &impl Settings) -> Vec<NestLoop> {
     let is_of_quads = LAYOUT.is(knobs, LayoutKind::Dots);
     let depth = if is_of_quads { count(domain.depth, QUAD) } else { domain.depth };
     let split = SPLIT_R.or_one(knobs).max(1);
@@ -391,7 +383,7 @@ fn sums(domain: &Domain, knobs: &impl Settings) -> Vec<Loop> {
     let ends_with_depth = order != SumOrder::DepthFirst && places.last() == Some(&0);
     let parts = part.map(|steps| plain(walk, count(first, steps)));
     let rest = (split > 1).then_some(plain(walk, split));
-    let mut sums: Vec<Loop> = parts.into_iter().chain(places.iter().map(|&place| all[place])).chain(rest).collect();
+    let mut sums: Vec<NestLoop> = parts.into_iter().chain(places.iter().map(|&place| all[place])).chain(rest).collect();
     if UNROLL.of(knobs).is_some_and(|unroll| unroll > 0) && (split > 1 || !ends_with_depth) {
         sums.last_mut().into_iter().for_each(|last| last.mark = Mark::Unrolled);
     }

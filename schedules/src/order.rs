@@ -7,9 +7,7 @@ use crate::choices::{SumOrder, TileOrder};
 enum Letter {
     /// Channels; of a sum the depth.
     C,
-    /// Rows.
     Y,
-    /// Columns.
     X,
 }
 

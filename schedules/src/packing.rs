@@ -41,7 +41,6 @@ pub enum Packing {
     Matrix,
     /// Neighbouring dimensions as one row, the last of them, and 1 for each of the others: no byte moves.
     OneRow {
-        /// How many dimensions.
         dimensions: usize,
         /// How many dimensions are behind them.
         #[serde(default)]

@@ -1,5 +1,5 @@
-//! Weights of transposed convolutions by phases: the places of the result within a stride, each of which is reached through
-//! every so manieth tap.
+//! Weights of transposed convolutions by phase. A phase is a position of the result within a stride; it is computed
+//! from every `stride`-th tap.
 
 use crate::Packing;
 use crate::tiles::count;

@@ -8,7 +8,7 @@ use models::{Task, Work};
 
 /// Nanoseconds that a pool which is awake takes to begin and to end, seen on two threads.
 const LAUNCH: u64 = 1000;
-/// Work of so many launches is shared in any case.
+/// Work, in thread launches, above which a pool always runs in parallel.
 const QUESTIONABLE: u64 = 8;
 
 /// Adds the question to the space of a task that is small, and the answer for it.

@@ -6,7 +6,6 @@ use models::{Op, Task, TensorType};
 /// The windows of a pool, by their spatial dimensions.
 #[derive(Clone, Debug)]
 pub struct PoolWindow {
-    /// Extents.
     pub kernel: Vec<i64>,
     /// Places of the input from one window to the next.
     pub strides: Vec<i64>,
@@ -21,7 +20,6 @@ pub struct PoolWindow {
 }
 
 impl PoolWindow {
-    /// The windows of a pool.
     pub fn of(pool: &Pool) -> PoolWindow {
         let Pool { mode: _, kernel, strides, pads, dilations, ceil: _, count_pad } = pool;
         let (heads, tails) = pads.split_at(kernel.len());

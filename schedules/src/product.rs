@@ -23,7 +23,7 @@ pub enum Product {
 /// A matrix of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Side {
+pub enum OperandSide {
     Left,
     Right,
     Sum,
@@ -60,16 +60,15 @@ impl Product {
     }
 
     /// Rows and columns of a fragment, as its matrix is stored.
-    pub fn fragment(self, side: Side, is_transposed: bool) -> [i64; 2] {
+    pub fn fragment(self, side: OperandSide, is_transposed: bool) -> [i64; 2] {
         let [rows, columns] = match side {
-            Side::Left => [FRAGMENT, self.depth()],
-            Side::Right => [self.depth(), FRAGMENT],
-            Side::Sum => [FRAGMENT, FRAGMENT],
+            OperandSide::Left => [FRAGMENT, self.depth()],
+            OperandSide::Right => [self.depth(), FRAGMENT],
+            OperandSide::Sum => [FRAGMENT, FRAGMENT],
         };
         if is_transposed { [columns, rows] } else { [rows, columns] }
     }
 
-    /// Type of the sums.
     pub fn sum(self) -> DType {
         match self {
             Product::F16 | Product::BF16 | Product::TF32 => DType::F32,

@@ -75,7 +75,7 @@ pub(crate) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths
 fn spilling(machine: &Cpu, extents: &Extents, vectors: i64, broadcasts: i64) -> Option<f64> {
     /// Unrolled taps that hide the latency.
     const HIDING_TAPS: i64 = 9;
-    /// Fewest registers besides the accumulators of a window.
+    /// Minimum number of registers in addition to the accumulators of a window.
     const OTHERS: i64 = 4;
     let accumulators = vectors * broadcasts;
     if registers(extents, vectors, broadcasts) <= machine.vector_registers {
@@ -131,16 +131,14 @@ pub(crate) fn is_deep(machine: &Cpu, extents: &Extents) -> bool {
     !extents.is_conv && extents.columns >= ROWS && panel(extents, 4 * machine.vector_lanes) > KEPT
 }
 
-/// Bytes that so many channels of a product are multiplied by.
+/// Bytes of weights that this many channels of a product are multiplied by.
 fn panel(extents: &Extents, channels: i64) -> i64 {
     channels.saturating_mul(extents.depth).saturating_mul(extents.weight_bytes)
 }
 
 /// What tiles of a deep product sum together, part by part of the depth.
 pub(crate) struct Together {
-    /// Tiles along channels.
     pub(crate) channels: i64,
-    /// Tiles along rows.
     pub(crate) rows: i64,
     /// Steps of the depth in a part.
     pub(crate) part: i64,
@@ -193,7 +191,7 @@ pub(crate) fn row_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Opti
     const BUSY: i64 = 8;
     let lanes = machine.vector_lanes;
     let is_short = extents.summed <= 4 * lanes;
-    // Blocks of channels would be a sixth or more beside them.
+    // Blocks of channels would add a sixth or more.
     let is_odd = 6 * (filled(extents.channels, lanes) - extents.channels) >= extents.channels;
     let vectors = [2, 1].into_iter().find(|vectors| widths.contains(&(vectors * lanes)))?;
     if !extents.is_single || !extents.is_dense {
@@ -247,7 +245,7 @@ fn steps(extents: &Extents, width: i64, rows: i64) -> i64 {
     count(extents.columns, width) * (2 * rows * extents.window + 3 * loads)
 }
 
-/// Rows of the input that are read for all rows of the result, where a tile has so many.
+/// Number of input rows that a tile of this many result rows reads.
 fn read(extents: &Extents, rows: i64) -> i64 {
     count(extents.rows, rows) * ((rows - 1) * extents.step + extents.window)
 }

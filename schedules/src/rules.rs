@@ -1,6 +1,6 @@
 //! What no single axis can state: the rules that forbid points, each with a name, so that what is refused is refused by it.
 
-use super::{Domain, Form, Knobs, Limits, LoopNest, Space, canonical, dots, is_vector};
+use super::{Domain, Form, Knobs, LoopNest, Space, SpaceLimits, canonical, dots, is_vector};
 use crate::axes::{BLOCK, GRAIN, LAYOUT, NumberAxis, PAD_AT, SPLIT_R, TILE_C, TILE_X, TILE_Y, UNROLL, winograd_tile};
 use crate::choices::{LayoutKind, PadAt, SumAt, SumOrder, YesNo};
 use crate::contraction::{CACHE_C, CACHE_R, CACHE_X, CACHE_Y, ORDER, SUM_AT, VECTORIZE};
@@ -9,9 +9,7 @@ use crate::winograd::{STRIP, TILE_P};
 /// Forbids points of a space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Its name.
     pub name: &'static str,
-    /// What it demands.
     pub text: String,
 }
 
@@ -21,7 +19,6 @@ const SCALAR_COST: i64 = 8;
 /// And an odd vector's element for each column of a window that is written out.
 const ODD_COST: i64 = 2;
 
-/// Names of the rules for CPUs.
 const REGISTERS: &str = "registers";
 const CODE: &str = "code";
 const VECTOR: &str = "vector";
@@ -31,10 +28,9 @@ const CACHED: &str = "cached";
 const COPIED: &str = "copied";
 const PADDED: &str = "padded";
 const BEYOND: &str = "beyond";
-/// That of a board's core.
 const CORE: &str = "core";
 
-/// What is walked may be so many times what there is, in tiles.
+/// Limit of the padded size relative to the unpadded size, in tiles.
 const MOST_WALKED: f64 = 1.25;
 
 /// Elements of sums that are finished together: they stay in the nearest cache.
@@ -54,7 +50,6 @@ fn core_rule() -> Rule {
 }
 
 impl Space {
-    /// The rules of this space, where it has any.
     pub fn rules(&self) -> Vec<Rule> {
         let mut rules = self.rules_of_limits();
         if self.has(PAD_AT.0.name) && self.has(GRAIN.0.name) {
@@ -66,12 +61,18 @@ impl Space {
 
     fn rules_of_limits(&self) -> Vec<Rule> {
         let (tile_elements, unrolled_elements, tiles, sums) = match &self.limits {
-            Limits::Device(limits) => return limits.rules(),
-            Limits::Core(_) => return vec![core_rule()],
-            Limits::Registers { tile_elements: i64::MAX, .. } => return Vec::new(),
-            Limits::Registers { tile_elements, unrolled_elements, tiles, sums, window: _, domain: _, whole: _ } => {
-                (tile_elements, unrolled_elements, tiles, sums)
-            }
+            SpaceLimits::Device(limits) => return limits.rules(),
+            SpaceLimits::Core(_) => return vec![core_rule()],
+            SpaceLimits::Registers { tile_elements: i64::MAX, .. } => return Vec::new(),
+            SpaceLimits::Registers {
+                tile_elements,
+                unrolled_elements,
+                tiles,
+                sums,
+                window: _,
+                domain: _,
+                whole: _,
+            } => (tile_elements, unrolled_elements, tiles, sums),
         };
         let mut rules = vec![
             Rule {
@@ -104,7 +105,7 @@ impl Space {
             );
             rules.push(Rule { name: CACHED, text });
         }
-        if let Limits::Registers { whole: Some(whole), .. } = &self.limits {
+        if let SpaceLimits::Registers { whole: Some(whole), .. } = &self.limits {
             let text = format!(
                 "blocks that do not divide {whole} are of an operand that is copied, and without blocks none is"
             );
@@ -130,9 +131,9 @@ impl Space {
     /// The name of the rule that forbids a point; nothing where none does.
     pub fn forbidden(&self, knobs: &Knobs) -> Option<&'static str> {
         let (tile_elements, unrolled_elements, window, tiles, sums, domain, whole) = match &self.limits {
-            Limits::Device(limits) => return limits.forbidden(knobs),
-            Limits::Core(limits) => return (!limits.allow(knobs)).then_some(CORE),
-            Limits::Registers { tile_elements, unrolled_elements, window, tiles, sums, domain, whole } => {
+            SpaceLimits::Device(limits) => return limits.forbidden(knobs),
+            SpaceLimits::Core(limits) => return (!limits.allow(knobs)).then_some(CORE),
+            SpaceLimits::Registers { tile_elements, unrolled_elements, window, tiles, sums, domain, whole } => {
                 (*tile_elements, *unrolled_elements, *window, *tiles, *sums, domain, *whole)
             }
         };
@@ -170,7 +171,7 @@ impl Space {
         let are_cached = SUM_AT.is(knobs, SumAt::Cache);
         let most = if CACHE_R.or_one(knobs) > 1 { PART_ELEMENTS } else { CACHED_ELEMENTS };
         let fits = !are_cached || (tile * vector).saturating_mul(together) <= most;
-        // What lies in the padding is told of a tile by itself.
+        // Padding is detected for each tile separately.
         if !fits || (are_cached || together > 1) && ORDER.is(knobs, SumOrder::KernelFirst) {
             return Some(CACHED);
         }
@@ -194,7 +195,7 @@ impl Space {
     /// do not, and who draws would hardly find them.
     pub fn within(&self, mut knobs: Knobs) -> Knobs {
         static MANY: [&NumberAxis; 4] = [&GRAIN, &CACHE_C, &CACHE_Y, &CACHE_X];
-        let Limits::Registers { domain, .. } = &self.limits else { return knobs };
+        let SpaceLimits::Registers { domain, .. } = &self.limits else { return knobs };
         while self.forbidden(&knobs) == Some(BEYOND) {
             let without = |axis: &NumberAxis| {
                 let mut other = knobs.clone();

@@ -32,7 +32,7 @@ static TWO: Transforms = Transforms {
     result: &[&[1.0, 1.0, 1.0, 0.0], &[0.0, 1.0, -1.0, -1.0]],
 };
 
-/// The places at which tiles of 4 × 4 are evaluated, beside zero and infinity: `±NEAR` and `±FAR`. Their sums are off by
+/// The places at which tiles of 4 × 4 are evaluated, in addition to zero and infinity: `±NEAR` and `±FAR`. Their sums are off by
 /// half as much as those of the usual one and two.
 const NEAR: f64 = 3.0 / 4.0;
 const FAR: f64 = 4.0 / 3.0;
@@ -74,7 +74,7 @@ pub fn transforms(tile: i64) -> Option<&'static Transforms> {
     [&TWO, &FOUR].into_iter().find(|one| one.tile == tile)
 }
 
-/// How many places of the input so many places of the result read.
+/// Returns the number of input positions that a number of result positions reads.
 pub fn reached(places: i64) -> i64 {
     places + KERNEL as i64 - 1
 }

@@ -2,7 +2,7 @@
 
 use super::axes::{ALGORITHM, BLOCK, Declaration, NumberAxis, Ways, divisors};
 use super::choices::Algorithm;
-use super::{Limits, Setting, Space};
+use super::{Setting, Space, SpaceLimits};
 use crate::machine::Cpu;
 use crate::tiles::filled;
 use crate::transforms::{KERNEL, LANES, transforms};
@@ -12,12 +12,10 @@ use models::{Choice, DType, Op, Task};
 /// Tiles that fit the registers together with a block of channels.
 const MOST_TILES: i64 = 28;
 
-/// Tiles in one register tile.
 pub static TILE_P: NumberAxis = NumberAxis::new("tile_p").ways(Ways::WINOGRAD);
 /// Rows of tiles that are taken through all steps at once, 0 for all.
 pub static STRIP: NumberAxis = NumberAxis::new("strip").neutral(0).ways(Ways::WINOGRAD);
 
-/// Axes that are Winograd's alone.
 pub(crate) static AXES: &[&Declaration] = &[&TILE_P.0, &STRIP.0];
 
 /// Rows of tiles that may be done at once.
@@ -27,7 +25,6 @@ const STRIPS: [i64; 5] = [0, 1, 2, 4, 8];
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Tiles {
     images: i64,
-    /// Rows of tiles in an image.
     pub(crate) rows: i64,
     columns: i64,
 }
@@ -38,19 +35,19 @@ impl Tiles {
         self.images * self.rows * self.columns
     }
 
-    /// Those that follow each other through all steps: of so many rows, or all.
+    /// Strips of rows that pass through all steps together; a number of rows, or all.
     fn of(self, strip: i64) -> i64 {
         if strip == 0 { self.all() } else { strip * self.columns }
     }
 
-    /// Whether register tiles of so many places divide those of strips, and strips the image.
+    /// Whether register tiles of this many positions divide those of strips, and strips the image.
     pub(crate) fn allow(self, strip: i64, places: i64) -> bool {
         (strip == 0 || self.rows % strip == 0) && self.of(strip) % places == 0
     }
 }
 
 /// A convolution as Winograd sees it.
-struct Shape {
+struct WinogradShape {
     images: i64,
     sources: i64,
     channels: i64,
@@ -67,7 +64,7 @@ pub(crate) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
     };
     let blocks: Vec<i64> = blocks.settings.iter().filter_map(number).collect();
     let tiles = [2, 4].map(|tile| shape.tiles(tile));
-    if let Limits::Registers { tiles: place, .. } = &mut space.limits {
+    if let SpaceLimits::Registers { tiles: place, .. } = &mut space.limits {
         *place = Some(tiles);
     }
     let algorithms = ALGORITHM.axis("whether transforms of tiles save products", Algorithm::ALL.iter().copied());
@@ -93,18 +90,18 @@ pub(crate) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
     }
 }
 
-fn shape(task: &Task) -> Option<Shape> {
+fn shape(task: &Task) -> Option<WinogradShape> {
     let anchor = &task.steps[0];
     let Op::Conv(Conv { strides, dilations, groups: 1, .. }) = &anchor.op else { return None };
     let weight = task.parameters.get(1).filter(|weight| weight.is_constant && weight.ty.dtype == DType::F32)?;
     let [channels, sources, height, width] = weight.ty.extents()?[..] else { return None };
     let [images, _, rows, columns] = anchor.output.extents()?[..] else { return None };
     let is_small = [height, width] == [KERNEL as i64; 2] && strides[..] == [1, 1] && dilations[..] == [1, 1];
-    (is_small && sources % LANES == 0).then_some(Shape { images, sources, channels, places: [rows, columns] })
+    (is_small && sources % LANES == 0).then_some(WinogradShape { images, sources, channels, places: [rows, columns] })
 }
 
 /// Settings with what they are expected to cost.
-struct Best {
+struct BestTile {
     tile: i64,
     block: i64,
     places: i64,
@@ -131,7 +128,7 @@ mod cost {
     pub(crate) const MARGIN: f64 = 0.9;
 }
 
-impl Shape {
+impl WinogradShape {
     fn tiles(&self, tile: i64) -> Tiles {
         let [rows, columns] = self.places.map(|places| (places + tile - 1) / tile);
         Tiles { images: self.images, rows, columns }
@@ -181,7 +178,7 @@ impl Shape {
         (2.0 * products as f64 + self.filters(taps, machine)) * cost::MARGIN
     }
 
-    fn best(&self, tile: i64, machine: &Cpu, blocks: &[i64]) -> Option<Best> {
+    fn best(&self, tile: i64, machine: &Cpu, blocks: &[i64]) -> Option<BestTile> {
         let window = transforms(tile)?.window_extent();
         let all = self.tiles(tile);
         let tiles = all.all();
@@ -198,12 +195,12 @@ impl Shape {
                 let loads = (vectors + places) as f64 / (vectors * places) as f64;
                 let crowded = if vectors * places > cost::EASY_ACCUMULATORS { 1.1 } else { 1.0 };
                 let slower = (loads / cost::HIDDEN_LOADS).max(1.0) * crowded * longer;
-                Best { tile, block, places, strip, cost: fixed + products * slower }
+                BestTile { tile, block, places, strip, cost: fixed + products * slower }
             })
         };
         // Wider blocks leave the nearest cache no room for the windows.
         let blocks = blocks.iter().filter(|&&block| block >= machine.vector_lanes && block <= 2 * machine.vector_lanes);
-        let cheaper = |best: Option<Best>, one: Best| match best {
+        let cheaper = |best: Option<BestTile>, one: BestTile| match best {
             Some(best) if best.cost < one.cost => Some(best),
             _ => Some(one),
         };

@@ -1,10 +1,10 @@
-//! Drops operators whose results nobody uses. Inputs stay: they are how the model is called.
+//! Removes operators with unused results. Inputs stay, because they are part of the model's signature.
 
 use super::rebuild::Rebuild;
 use models::error::Result;
 use models::graph::Graph;
 
-/// The graph without operators whose results nobody uses.
+/// Returns the graph without operators whose results are unused.
 pub fn drop_dead_code(graph: &Graph) -> Result<Graph> {
     let mut is_used = vec![false; graph.values.len()];
     for id in &graph.outputs {

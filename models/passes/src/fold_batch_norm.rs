@@ -41,7 +41,6 @@ pub(super) fn fold_batch_norm(graph: &Graph) -> Result<Graph> {
 /// What becomes of the nodes of each fold, by index.
 #[derive(Default)]
 struct Folds {
-    /// New weights of contractions.
     weights: HashMap<usize, Const>,
     /// Biases that are swallowed, with the contraction's output that takes their place.
     dropped_biases: HashMap<usize, ValueId>,

@@ -54,7 +54,7 @@ fn is_transpose(op: &Op) -> bool {
 
 /// An old value as a transpose that is not computed yet: dimension `i` is dimension `order[i]` of the base.
 #[derive(Clone)]
-struct View {
+struct LayoutView {
     base: ValueId,
     order: Vec<usize>,
 }
@@ -62,7 +62,7 @@ struct View {
 struct Carry<'a> {
     graph: &'a Graph,
     rebuild: Rebuild<'a>,
-    views: HashMap<ValueId, View>,
+    views: HashMap<ValueId, LayoutView>,
 }
 
 fn carry(graph: &Graph) -> Result<Graph> {
@@ -91,7 +91,7 @@ impl Carry<'_> {
             return self.transpose(node, &order);
         }
         let Some(first) = node.inputs.iter().find_map(|id| self.views.get(id)).cloned() else { return Ok(false) };
-        if let (Op::Reshape(_) | Op::Flatten(_), View { base, order }) = (&node.op, &first) {
+        if let (Op::Reshape(_) | Op::Flatten(_), LayoutView { base, order }) = (&node.op, &first) {
             return self.view(node, *base, order);
         }
         let Some(op) = on_base(&node.op, &first.order) else { return Ok(false) };
@@ -110,7 +110,7 @@ impl Carry<'_> {
         if order.is_sorted() {
             self.rebuild.replace(id, base);
         } else {
-            self.views.insert(id, View { base, order });
+            self.views.insert(id, LayoutView { base, order });
         }
     }
 
@@ -159,7 +159,7 @@ impl Carry<'_> {
 
     /// Computes what was carried.
     fn settle(&mut self, id: ValueId, node: &Node) -> Result<()> {
-        let Some(View { base, order }) = self.views.remove(&id) else { return Ok(()) };
+        let Some(LayoutView { base, order }) = self.views.remove(&id) else { return Ok(()) };
         let op = match self.graph.values[id.0 as usize].ty.extents() {
             Some(shape) if keeps_elements(&self.rebuild.ty(base)?.shape, &order) => Op::Reshape(Reshape { shape }),
             _ => Op::Transpose(Transpose { permutation: order.iter().map(|&axis| axis as i64).collect() }),

@@ -1,4 +1,4 @@
-//! Which groups of operators a library beside the compiler would compute.
+//! Groups of operators that a library computes instead of the compiler.
 //!
 //! Each match of a partner's patterns becomes one task for the partner (`fuse::plan_with`), and what is left goes to the
 //! compiler.

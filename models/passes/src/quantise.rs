@@ -9,15 +9,12 @@ use reference::Tensor;
 
 /// A constant that stands for real numbers but is stored as integers.
 pub(crate) struct Stored {
-    /// Type of the integers.
     pub ty: TensorType,
-    /// The integers.
     pub data: Const,
     /// One scale, or one per element of the axis.
     pub scales: Vec<f32>,
     /// As many zero points as scales.
     pub zeros: Vec<i64>,
-    /// The axis of the scales.
     pub axis: usize,
 }
 

@@ -65,7 +65,6 @@ impl<'a> Rebuild<'a> {
         self.builder.push(op, inputs)
     }
 
-    /// The type of a new value.
     pub(super) fn ty(&self, new: ValueId) -> Result<&TensorType> {
         self.builder.ty(new)
     }

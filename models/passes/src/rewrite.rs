@@ -19,9 +19,7 @@ pub(super) struct Replacement {
 /// An input of a replacement.
 #[derive(Clone)]
 pub(super) enum Part {
-    /// A value of the old graph.
     Old(ValueId),
-    /// A constant.
     Made(TensorType, Const),
 }
 

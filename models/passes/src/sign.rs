@@ -58,7 +58,6 @@ pub(super) fn bytes_with_a_sign(graph: &Graph) -> Result<Graph> {
     rebuild.finish()
 }
 
-/// Which values change.
 struct Changes {
     of_value: Vec<bool>,
 }

@@ -14,7 +14,7 @@ use models::types::{DType, TensorType};
 pub fn split_attention(graph: &Graph) -> Result<Graph> {
     let mut rebuild = Rebuild::new(graph)?;
     for node in &graph.nodes {
-        match Shape::of(graph, node) {
+        match AttentionShape::of(graph, node) {
             Some(shape) => split(&mut rebuild, node, &shape)?,
             None => drop(rebuild.copy(node)?),
         }
@@ -23,7 +23,7 @@ pub fn split_attention(graph: &Graph) -> Result<Graph> {
 }
 
 /// What an attention works on.
-struct Shape {
+struct AttentionShape {
     dtype: DType,
     batch: i64,
     heads: i64,
@@ -31,21 +31,20 @@ struct Shape {
     kept: i64,
     rows: i64,
     places: i64,
-    /// Width of a value.
     width: i64,
     causal: bool,
     window: Option<i64>,
 }
 
-impl Shape {
-    fn of(graph: &Graph, node: &Node) -> Option<Shape> {
+impl AttentionShape {
+    fn of(graph: &Graph, node: &Node) -> Option<AttentionShape> {
         let Op::Attention(Attention { causal, window, .. }) = node.op else { return None };
         let extents = |index: usize| graph.value(*node.inputs.get(index)?)?.ty.extents();
         let (q, v) = (extents(0)?, extents(2)?);
         let ([batch, heads, rows, _], [_, kept, places, width]) =
             (<[i64; 4]>::try_from(q).ok()?, <[i64; 4]>::try_from(v).ok()?);
         let dtype = graph.value(node.inputs[0])?.ty.dtype;
-        let shape = Shape { dtype, batch, heads, kept, rows, places, width, causal, window };
+        let shape = AttentionShape { dtype, batch, heads, kept, rows, places, width, causal, window };
         (!causal || places >= rows).then_some(shape)
     }
 
@@ -84,11 +83,11 @@ fn lowest(dtype: DType) -> f64 {
     }
 }
 
-fn split(rebuild: &mut Rebuild<'_>, node: &Node, shape: &Shape) -> Result<()> {
+fn split(rebuild: &mut Rebuild<'_>, node: &Node, shape: &AttentionShape) -> Result<()> {
     let Op::Attention(Attention { scale, softcap, .. }) = node.op else {
         unreachable!("a shape is that of an attention")
     };
-    let Shape { batch, heads, kept, rows, places, width, .. } = *shape;
+    let AttentionShape { batch, heads, kept, rows, places, width, .. } = *shape;
     let inputs = node.inputs.iter().map(|&id| rebuild.get(id)).collect::<Result<Vec<_>>>()?;
     let is_shared = heads != kept;
     let shared_rows = heads / kept * rows;

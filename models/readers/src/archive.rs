@@ -208,7 +208,7 @@ impl Archive {
     /// from the directory. The caller bounds how much is read.
     pub fn stream(&self, name: &str) -> Result<impl Read + '_, String> {
         let entry = self.entry(name)?;
-        let packed = Slice { store: &self.store, range: entry.range.clone() };
+        let packed = ArchiveSlice { store: &self.store, range: entry.range.clone() };
         let inflated: Box<dyn Read + '_> = match entry.is_deflated {
             true => Box::new(DeflateDecoder::new(packed)),
             false => Box::new(packed),
@@ -235,12 +235,12 @@ impl Archive {
 }
 
 /// A part of an archive as a stream.
-struct Slice<'a> {
+struct ArchiveSlice<'a> {
     store: &'a ArchiveBytes,
     range: Range<u64>,
 }
 
-impl Read for Slice<'_> {
+impl Read for ArchiveSlice<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let left = usize::try_from(self.range.end - self.range.start).unwrap_or(usize::MAX);
         let length = buffer.len().min(left).min(READ_AT_ONCE);
@@ -262,8 +262,8 @@ struct Checked<Inner> {
 impl<Inner: Read> Read for Checked<Inner> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.inner.read(buffer)?;
-        self.size =
-            (self.size.checked_sub(length as u64)).ok_or_else(|| io::Error::other("it is longer than it says"))?;
+        self.size = (self.size.checked_sub(length as u64))
+            .ok_or_else(|| io::Error::other("it is longer than its directory states"))?;
         self.found.update(&buffer[..length]);
         if length == 0 && !buffer.is_empty() && (self.size != 0 || self.found.sum() != self.crc) {
             return Err(io::Error::other("it is damaged: its length or checksum is wrong"));

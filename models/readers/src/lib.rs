@@ -99,7 +99,7 @@ pub(crate) fn shown(name: &str) -> String {
     format!("{escaped}…{end} ({count} characters)")
 }
 
-/// The graph of all that was read, without what nobody uses. What left-out nodes read are results, too.
+/// The graph of all that was read, without unused values. Inputs of skipped nodes are results, too.
 pub(crate) fn finish(
     builder: GraphBuilder,
     file: &str,

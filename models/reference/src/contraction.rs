@@ -6,7 +6,7 @@
 use super::movement::{broadcast_strides, offsets};
 use super::quantised::centred;
 use super::tensor::Array;
-use super::window::Axis;
+use super::window::WindowAxis;
 use models::operators::{ConvWindow, MatMul, Op, QConv, QDense, QMatMul};
 
 /// Computes convolutions and products of matrices.
@@ -34,10 +34,11 @@ fn window_of(op: &Op) -> ConvWindow<'_> {
 }
 
 fn conv(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) {
-    let mut axes = Axis::all(x, y, &w.extents[2..], window);
+    let mut axes = WindowAxis::all(x, y, &w.extents[2..], window);
     // A window of one element that visits every element sees no rows: the plane is one long row.
     if axes.iter().all(|axis| axis.kernel == 1 && axis.input == axis.output && axis.stride == 1) {
-        axes = [Axis::over(1), Axis::over(1), Axis::over(axes.iter().map(|axis| axis.input).product())];
+        axes =
+            [WindowAxis::over(1), WindowAxis::over(1), WindowAxis::over(axes.iter().map(|axis| axis.input).product())];
     }
     let [depth, height, width] = axes;
     let groups = usize::try_from(window.groups).expect("checked attributes are positive");
@@ -61,7 +62,7 @@ fn conv(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) {
 
 /// The convolution that would read `y` and write `x`, run backwards: each tap adds to where it would have read.
 fn conv_transpose(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) {
-    let [depth, height, width] = Axis::all(y, x, &w.extents[2..], window);
+    let [depth, height, width] = WindowAxis::all(y, x, &w.extents[2..], window);
     let groups = usize::try_from(window.groups).expect("checked attributes are positive");
     let (channels_in, per_group) = (w.extents[0], w.extents[1]);
     let channels_out = per_group * groups;
@@ -83,7 +84,7 @@ fn conv_transpose(x: &Array, w: &Array, window: &ConvWindow<'_>, y: &mut Array) 
 }
 
 /// Adds one input plane, spread by one filter, to one output plane.
-fn add_spread(x: &[f64], w: &[f64], depth: Axis, height: Axis, width: Axis, y: &mut [f64]) {
+fn add_spread(x: &[f64], w: &[f64], depth: WindowAxis, height: WindowAxis, width: WindowAxis, y: &mut [f64]) {
     for (tap, &weight) in w.iter().enumerate() {
         let (kz, ky, kx) =
             (tap / (height.kernel * width.kernel), tap / width.kernel % height.kernel, tap % width.kernel);
@@ -103,7 +104,7 @@ fn add_spread(x: &[f64], w: &[f64], depth: Axis, height: Axis, width: Axis, y: &
 }
 
 /// Adds one input plane under one filter to one output plane.
-fn add_filtered(x: &[f64], w: &[f64], depth: Axis, height: Axis, width: Axis, y: &mut [f64]) {
+fn add_filtered(x: &[f64], w: &[f64], depth: WindowAxis, height: WindowAxis, width: WindowAxis, y: &mut [f64]) {
     for (tap, &weight) in w.iter().enumerate() {
         let (kz, ky, kx) =
             (tap / (height.kernel * width.kernel), tap / width.kernel % height.kernel, tap % width.kernel);

@@ -102,7 +102,7 @@ pub fn constant(ty: &TensorType, data: &Const) -> Result<Tensor> {
     }
 }
 
-/// A weight nobody has learned. What is summed over many numbers is small, as training would begin with it, so that values
+/// An untrained weight. What is summed over many numbers is small, as training would begin with it, so that values
 /// neither grow nor fade from layer to layer.
 fn weight(ty: &TensorType, seed: u64) -> Result<Tensor> {
     let drawn = random(ty, Draw::Any, seed, 0)?;
@@ -119,11 +119,9 @@ fn weight(ty: &TensorType, seed: u64) -> Result<Tensor> {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Draw {
-    /// All.
     Any,
     /// Not zero and not below it.
     Positive,
-    /// Well above one.
     AboveOne,
     /// Whole numbers from zero up to this, excluded.
     Below(i64),

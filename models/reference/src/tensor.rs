@@ -14,7 +14,6 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// A tensor of these bytes.
     pub fn from_bytes(ty: TensorType, bytes: Vec<u8>) -> Result<Tensor> {
         if ty.bytes() != Some(bytes.len() as u64) {
             return Err(error(&ty, format!("is given {} bytes", bytes.len())));

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 /// One spatial axis of a window and what it slides over.
 #[derive(Clone, Copy)]
-pub(super) struct Axis {
+pub(super) struct WindowAxis {
     pub input: usize,
     pub output: usize,
     pub kernel: usize,
@@ -18,14 +18,14 @@ pub(super) struct Axis {
     tail: usize,
 }
 
-impl Axis {
+impl WindowAxis {
     /// The three axes of a window. Extents of inputs, outputs and kernels are the trailing ones.
-    pub(super) fn all(x: &Array, y: &Array, kernel: &[usize], window: &ConvWindow<'_>) -> [Axis; 3] {
+    pub(super) fn all(x: &Array, y: &Array, kernel: &[usize], window: &ConvWindow<'_>) -> [WindowAxis; 3] {
         let rank = window.strides.len();
         let size = |number: i64| usize::try_from(number).expect("checked attributes are not negative");
         std::array::from_fn(|position| match (position + rank).checked_sub(3) {
-            None => Axis::over(1),
-            Some(axis) => Axis {
+            None => WindowAxis::over(1),
+            Some(axis) => WindowAxis {
                 input: x.extents[axis + 2],
                 output: y.extents[axis + 2],
                 kernel: kernel[axis],
@@ -38,8 +38,8 @@ impl Axis {
     }
 
     /// An axis of this extent under a window of one element.
-    pub(super) fn over(extent: usize) -> Axis {
-        Axis { input: extent, output: extent, kernel: 1, stride: 1, dilation: 1, head: 0, tail: 0 }
+    pub(super) fn over(extent: usize) -> WindowAxis {
+        WindowAxis { input: extent, output: extent, kernel: 1, stride: 1, dilation: 1, head: 0, tail: 0 }
     }
 
     /// The output places at which element `tap` of the kernel meets data.
@@ -96,7 +96,7 @@ pub(super) fn compute(op: &Op, inputs: &[&Array], y: &mut Array) -> bool {
 
 fn pool(x: &Array, mode: PoolMode, window: &ConvWindow<'_>, count_pad: bool, y: &mut Array) {
     let kernel: Vec<usize> = window.kernel.iter().map(|&extent| usize::try_from(extent).unwrap_or(0)).collect();
-    let [depth, height, width] = Axis::all(x, y, &kernel, window);
+    let [depth, height, width] = WindowAxis::all(x, y, &kernel, window);
     let in_plane = depth.input * height.input * width.input;
     let out_plane = depth.output * height.output * width.output;
     if in_plane == 0 || out_plane == 0 {

@@ -64,7 +64,7 @@ impl Operator for Attention {
             return Err("`q` and `k` must agree in batch and width, `k` and `v` in batch, heads and places".to_owned());
         }
         if k.shape[2] == Dim::Known(0) {
-            return Err("there are no places to look at".to_owned());
+            return Err("there are no positions to attend to".to_owned());
         }
         if let Some(mask) = inputs.get(3) {
             same_dtype(q, mask)?;

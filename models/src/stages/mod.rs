@@ -16,9 +16,9 @@ choice! {
     pub enum Parallel {
         /// One operator after the other on all cores
         Sequential = "sequential",
-        /// What is ready at once side by side, each group on cores of its own; on a GPU up to four groups, each on a stream of its own
+        /// Ready operators concurrently, each group on separate cores or streams
         Stream = "stream",
-        /// What is ready at once side by side, each on all cores; on a GPU each on a stream of its own, of which there are up to 32
+        /// Ready operators concurrently, each on all cores or its own stream
         Full = "full",
     }
 }
@@ -37,7 +37,7 @@ pub struct Group {
 pub struct Stage {
     /// The groups.
     pub groups: Vec<Group>,
-    /// What whoever planned it says that it takes.
+    /// Predicted time of the planner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ns: Option<f64>,
 }
@@ -214,8 +214,8 @@ impl StagePlan {
         }
     }
 
-    /// The same on a GPU, whatever cores it is for: each group of a stage on a stream of its own, and what is beyond so many
-    /// behind those that came before.
+    /// Converts the plan for a GPU: each group of a stage has its own stream; groups beyond the limit follow earlier
+    /// ones on the same streams.
     #[must_use]
     pub fn on_streams(mut self, most: usize) -> StagePlan {
         let streams = most.clamp(1, STREAMS_MOST);

@@ -1,4 +1,4 @@
-//! Plans by rules, where nobody planned.
+//! Plans made by rules, without a planner.
 
 use super::{Group, Parallel, Stage, StagePlan, waits};
 use crate::{Graph, Plan};

@@ -7,7 +7,7 @@
 use crate::task::Task;
 use serde_json::Value;
 
-/// Written before the task, so that a changed meaning can be told from a changed task.
+/// Prefix of the hashed text, so that a changed meaning of tasks changes all hashes.
 const DOMAIN: &[u8] = b"opcollect task 1\n";
 
 impl Task {

@@ -37,7 +37,7 @@ impl Graph {
 
     /// Reads what `to_text` writes. Empty lines and lines that begin with `//` are skipped.
     pub fn from_text(text: &str) -> Result<Graph> {
-        let mut reader = Reader::default();
+        let mut reader = GraphReader::default();
         for (index, line) in text.lines().enumerate() {
             if line.trim().is_empty() || line.trim_start().starts_with("//") {
                 continue;
@@ -104,7 +104,7 @@ fn write_origin(origin: &Origin) -> String {
 
 /// A graph on its way out of its lines.
 #[derive(Default)]
-struct Reader {
+struct GraphReader {
     name: Option<String>,
     values: BTreeMap<u32, Value>,
     nodes: Vec<Node>,
@@ -112,7 +112,7 @@ struct Reader {
     outputs: Option<Vec<ValueId>>,
 }
 
-impl Reader {
+impl GraphReader {
     fn line(&mut self, line: &str) -> Scanned<()> {
         let mut scan = Scan::new(line);
         if scan.take("graph ") {

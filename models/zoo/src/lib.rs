@@ -33,7 +33,7 @@ use models::names;
 use net::Net;
 use resnet::Bottleneck;
 pub use sources::source_of;
-use video::Time;
+use video::VideoTime;
 
 pub struct Entry {
     pub name: &'static str,
@@ -84,9 +84,9 @@ const MODELS: &[Entry] = &[
     image("googlenet", inception::googlenet),
     image("convnext-tiny", convnext::tiny).or(&["convnext"]),
     Entry { name: "inception-v3", aliases: &["inception"], input: &[3, 299, 299], make: inception::version_3 },
-    clip("r3d-18", |net, x| video::resnet_18(net, x, Time::Whole)).or(&["resnet3d-18", "resnet3d"]),
-    clip("mc3-18", |net, x| video::resnet_18(net, x, Time::Mixed)),
-    clip("r2plus1d-18", |net, x| video::resnet_18(net, x, Time::Split)),
+    clip("r3d-18", |net, x| video::resnet_18(net, x, VideoTime::Whole)).or(&["resnet3d-18", "resnet3d"]),
+    clip("mc3-18", |net, x| video::resnet_18(net, x, VideoTime::Mixed)),
+    clip("r2plus1d-18", |net, x| video::resnet_18(net, x, VideoTime::Split)),
     Entry { name: "unet", aliases: &[], input: &[3, 256, 256], make: pixels::unet },
     Entry { name: "dcgan", aliases: &[], input: &[100], make: pixels::dcgan },
     Entry { name: "yolov3-tiny", aliases: &["yolo-tiny"], input: &[3, 416, 416], make: yolo::version_3_tiny },

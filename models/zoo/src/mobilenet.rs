@@ -73,9 +73,9 @@ pub(super) fn version_2(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
 }
 
 /// Kernel, expanded channels, output channels, squeeze and excite, hard swish, stride.
-type Row = (i64, i64, i64, bool, bool, i64);
+type BlockRow = (i64, i64, i64, bool, bool, i64);
 
-const LARGE: &[Row] = &[
+const LARGE: &[BlockRow] = &[
     (3, 16, 16, false, false, 1),
     (3, 64, 24, false, false, 2),
     (3, 72, 24, false, false, 1),
@@ -93,7 +93,7 @@ const LARGE: &[Row] = &[
     (5, 960, 160, true, true, 1),
 ];
 
-const SMALL: &[Row] = &[
+const SMALL: &[BlockRow] = &[
     (3, 16, 16, true, false, 2),
     (3, 72, 24, false, false, 2),
     (3, 88, 24, false, false, 1),
@@ -115,7 +115,7 @@ pub(super) fn version_3_small(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>>
     version_3(net, x, SMALL, 1024)
 }
 
-fn version_3(net: &mut Net, x: ValueId, rows: &[Row], hidden: i64) -> Result<Vec<ValueId>> {
+fn version_3(net: &mut Net, x: ValueId, rows: &[BlockRow], hidden: i64) -> Result<Vec<ValueId>> {
     let epsilon = 1e-3;
     let swish = Op::Unary(Unary { function: UnaryOp::HardSwish });
     let mut x = net.conv_norm_act("features.0", x, &same(16, 3).stride(&[2, 2]), epsilon, &swish)?;

@@ -75,7 +75,6 @@ impl Net {
         self.builder.finish(outputs)
     }
 
-    /// Returns the graph builder with its scope set.
     pub(super) fn at(&mut self, scope: &str) -> &mut GraphBuilder {
         self.builder.set_scope(scope);
         &mut self.builder

@@ -12,7 +12,7 @@ use models::graph::ValueId;
 const UNITS: i64 = 128;
 
 pub(super) fn lstm(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
-    let cell = Cell::new(net, x, 4)?;
+    let cell = RecurrentCell::new(net, x, 4)?;
     let mut memory = net.input("memory", &[cell.batch, UNITS])?;
     let mut state = net.input("state", &[cell.batch, UNITS])?;
     for step in 0..cell.steps {
@@ -24,7 +24,7 @@ pub(super) fn lstm(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
 }
 
 pub(super) fn gru(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
-    let cell = Cell::new(net, x, 3)?;
+    let cell = RecurrentCell::new(net, x, 3)?;
     let mut state = net.input("state", &[cell.batch, UNITS])?;
     for step in 0..cell.steps {
         let from_input = cell.input_at(net, step)?;
@@ -35,7 +35,7 @@ pub(super) fn gru(net: &mut Net, x: ValueId) -> Result<Vec<ValueId>> {
 }
 
 /// The values shared by all steps.
-struct Cell {
+struct RecurrentCell {
     batch: i64,
     steps: i64,
     /// Number of gates times number of units.
@@ -45,15 +45,15 @@ struct Cell {
     recurrent: Recurrent,
 }
 
-impl Cell {
-    fn new(net: &mut Net, x: ValueId, gates: i64) -> Result<Cell> {
+impl RecurrentCell {
+    fn new(net: &mut Net, x: ValueId, gates: i64) -> Result<RecurrentCell> {
         let extents = net.extents(x)?;
         let width = gates * UNITS;
         let from_input = net.dense("input", x, width)?;
         let weight = net.weight("recurrent.weight", &[width, UNITS])?;
         let bias = Some(net.weight("recurrent.bias", &[width])?);
         let recurrent = Recurrent::new(weight, bias, UNITS);
-        Ok(Cell { batch: extents[0], steps: extents[1], width, from_input, recurrent })
+        Ok(RecurrentCell { batch: extents[0], steps: extents[1], width, from_input, recurrent })
     }
 
     fn input_at(&self, net: &mut Net, step: i64) -> Result<ValueId> {

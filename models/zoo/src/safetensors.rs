@@ -149,7 +149,7 @@ fn indexed(folder: &Path, index: &Path) -> Result<BTreeMap<String, Entry>> {
             let is_plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
             if !is_plain || files.len() == MAX_FILES {
                 let reason =
-                    format!("it lies in `{}`; only {MAX_FILES} files beside the index are read", shortened(file));
+                    format!("it is in `{}`; at most {MAX_FILES} files and the index are read", shortened(file));
                 return Err(malformed(format!("tensor `{tensor}`"), reason));
             }
             files.insert(file, load(&folder.join(file))?);

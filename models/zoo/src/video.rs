@@ -7,7 +7,7 @@ use models::graph::ValueId;
 const EPSILON: f64 = 1e-5;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Time {
+pub(super) enum VideoTime {
     /// Three-dimensional convolutions everywhere.
     Whole,
     /// Three-dimensional convolutions in the first stage, two-dimensional ones later.
@@ -16,18 +16,18 @@ pub(super) enum Time {
     Split,
 }
 
-pub(super) fn resnet_18(net: &mut Net, x: ValueId, time: Time) -> Result<Vec<ValueId>> {
+pub(super) fn resnet_18(net: &mut Net, x: ValueId, time: VideoTime) -> Result<Vec<ValueId>> {
     let mut x = stem(net, x, time)?;
     for (stage, channels) in [64, 128, 256, 512].into_iter().enumerate() {
         for index in 0..2 {
             let stride = if stage > 0 && index == 0 { 2 } else { 1 };
-            let looks_at_time = time != Time::Mixed || stage == 0;
-            let kind = if time == Time::Split {
-                Kind::Split
+            let looks_at_time = time != VideoTime::Mixed || stage == 0;
+            let kind = if time == VideoTime::Split {
+                VideoKind::Split
             } else if looks_at_time {
-                Kind::Whole
+                VideoKind::Whole
             } else {
-                Kind::Frame
+                VideoKind::Frame
             };
             x = block(net, &format!("layer{}.{index}", stage + 1), x, channels, stride, kind)?;
         }
@@ -37,14 +37,14 @@ pub(super) fn resnet_18(net: &mut Net, x: ValueId, time: Time) -> Result<Vec<Val
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum VideoKind {
     Whole,
     Frame,
     Split,
 }
 
-fn stem(net: &mut Net, x: ValueId, time: Time) -> Result<ValueId> {
-    if time == Time::Split {
+fn stem(net: &mut Net, x: ValueId, time: VideoTime) -> Result<ValueId> {
+    if time == VideoTime::Split {
         let x = net.conv_norm_act("stem.space", x, &space(45, 7, 2), EPSILON, &RELU)?;
         return net.conv_norm_act("stem.time", x, &over_time(64, 1), EPSILON, &RELU);
     }
@@ -52,7 +52,7 @@ fn stem(net: &mut Net, x: ValueId, time: Time) -> Result<ValueId> {
     net.conv_norm_act("stem", x, &layer, EPSILON, &RELU)
 }
 
-fn block(net: &mut Net, scope: &str, x: ValueId, out: i64, stride: i64, kind: Kind) -> Result<ValueId> {
+fn block(net: &mut Net, scope: &str, x: ValueId, out: i64, stride: i64, kind: VideoKind) -> Result<ValueId> {
     let channels = net.channels(x)?;
     // The width at which the factorised convolution has as many weights as the full one.
     let middle = (channels * out * 27) / (channels * 9 + 3 * out);
@@ -62,21 +62,29 @@ fn block(net: &mut Net, scope: &str, x: ValueId, out: i64, stride: i64, kind: Ki
     let shortcut = if stride == 1 && channels == out {
         x
     } else {
-        let strides = if kind == Kind::Frame { [1, stride, stride] } else { [stride; 3] };
+        let strides = if kind == VideoKind::Frame { [1, stride, stride] } else { [stride; 3] };
         net.conv_norm(&format!("{scope}.downsample"), x, &conv(out, &[1, 1, 1]).stride(&strides), EPSILON)?
     };
     let y = net.add(&format!("{scope}.add"), y, shortcut)?;
     net.relu(&format!("{scope}.relu2"), y)
 }
 
-fn filter(net: &mut Net, scope: &str, x: ValueId, out: i64, middle: i64, stride: i64, kind: Kind) -> Result<ValueId> {
+fn filter(
+    net: &mut Net,
+    scope: &str,
+    x: ValueId,
+    out: i64,
+    middle: i64,
+    stride: i64,
+    kind: VideoKind,
+) -> Result<ValueId> {
     match kind {
-        Kind::Whole => {
+        VideoKind::Whole => {
             let layer = conv(out, &[3, 3, 3]).stride(&[stride; 3]).pad(&[1; 3]);
             net.conv_norm(scope, x, &layer, EPSILON)
         }
-        Kind::Frame => net.conv_norm(scope, x, &space(out, 3, stride), EPSILON),
-        Kind::Split => {
+        VideoKind::Frame => net.conv_norm(scope, x, &space(out, 3, stride), EPSILON),
+        VideoKind::Split => {
             let x = net.conv_norm_act(&format!("{scope}.space"), x, &space(middle, 3, stride), EPSILON, &RELU)?;
             net.conv_norm(&format!("{scope}.time"), x, &over_time(out, stride), EPSILON)
         }

@@ -4,7 +4,6 @@ use crate::axes::{ChoiceAxis, Declaration, NumberAxis, Ways};
 use crate::choices::{Kernels, Spread, StagedIn, Unit};
 use crate::knobs::Knobs;
 
-/// Threads of a block.
 pub static BLOCK_THREADS: NumberAxis = NumberAxis::new("threads");
 /// Threads along channels.
 pub static THREADS_C: NumberAxis = NumberAxis::new("threads_c");
@@ -22,12 +21,10 @@ pub static SPLIT_K: NumberAxis = NumberAxis::new("split_k").ways(Ways::DIRECT.or
 pub static FETCH: NumberAxis = NumberAxis::new("fetch").when(is_staged);
 /// Whether staged rows are padded against bank conflicts.
 pub static PAD_ROWS: NumberAxis = NumberAxis::new("pad_rows").ways(Ways::DIRECT.or(Ways::TENSOR)).when(is_staged);
-/// What multiplies.
 pub static UNIT: ChoiceAxis<Unit> = ChoiceAxis::new("unit").ways(Ways::DIRECT.or(Ways::TENSOR).or(Ways::BLOCK_SUM));
 /// How many kernels compute the steps of a row.
 pub static KERNELS: ChoiceAxis<Kernels> = ChoiceAxis::new("kernels");
 
-/// The axes of GPUs alone.
 pub(crate) static AXES: &[&Declaration] = &[
     &BLOCK_THREADS.0,
     &THREADS_C.0,

@@ -44,7 +44,6 @@ impl Open {
     }
 }
 
-/// The space of a task on a GPU.
 pub fn space(task: &Task, gpu: &Gpu) -> Space {
     let is_open = Open::of(task);
     let task = &sized(task);
@@ -59,7 +58,7 @@ pub fn space(task: &Task, gpu: &Gpu) -> Space {
 
 /// What the points of a space may take of a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Limits {
+pub(crate) struct GpuLimits {
     block_threads: i64,
     shared_bytes: i64,
     /// Channels, rows and columns that tiles must divide.
@@ -67,8 +66,8 @@ pub(crate) struct Limits {
     /// Steps of a sum that blocks of the grid may share.
     depth: i64,
     /// What the threads of a block may sum together.
-    sums: Option<sum::Sums>,
-    stage: Option<Stage>,
+    sums: Option<sum::SumChoices>,
+    stage: Option<FetchStage>,
     /// Whether rows that threads stage may be padded.
     can_pad: bool,
     /// The operands, where tensor cores can multiply them.
@@ -77,7 +76,7 @@ pub(crate) struct Limits {
 
 /// What a block stages of both operands: facts that are the same at every point.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Stage {
+struct FetchStage {
     element_bytes: i64,
     /// Steps between windows, and the reach of one, along rows and columns.
     rows: Window,
@@ -106,7 +105,6 @@ impl Window {
 /// Registers a thread has for its tile of the result, leaving room for operands and addresses.
 const TILE_ELEMENTS: i64 = 128;
 
-/// Names of the rules.
 const THREADS: &str = "threads";
 const TILE: &str = "tile";
 const EVEN: &str = "even";
@@ -119,7 +117,7 @@ const UNROLLED_ELEMENTS: i64 = 2048;
 
 /// What a block of threads does: threads and elements of each along channels, rows and columns.
 #[derive(Clone, Copy, Debug)]
-struct Shape {
+struct ProductShape {
     threads: [i64; 3],
     tile: [i64; 3],
     depth: i64,
@@ -136,9 +134,9 @@ struct Shape {
 static THREADS_ALONG: [&NumberAxis; 3] = [&THREADS_C, &THREADS_Y, &THREADS_X];
 static TILE_ALONG: [&NumberAxis; 3] = [&TILE_C, &TILE_Y, &TILE_X];
 
-impl Shape {
-    fn of(knobs: &Knobs) -> Shape {
-        Shape {
+impl ProductShape {
+    fn of(knobs: &Knobs) -> ProductShape {
+        ProductShape {
             threads: THREADS_ALONG.map(|axis| axis.or_one(knobs)),
             tile: TILE_ALONG.map(|axis| axis.or_one(knobs)),
             depth: SPLIT_R.or_one(knobs),
@@ -155,8 +153,7 @@ impl Shape {
     }
 }
 
-impl Limits {
-    /// The rules by their names.
+impl GpuLimits {
     pub(super) fn rules(&self) -> Vec<Rule> {
         let rule = |name, text: String| Rule { name, text };
         let mut rules = vec![
@@ -200,10 +197,10 @@ impl Limits {
         if BLOCK_THREADS.or_one(knobs) > self.block_threads {
             return Some(THREADS);
         }
-        self.unfit(&Shape::of(knobs))
+        self.unfit(&ProductShape::of(knobs))
     }
 
-    fn unfit(&self, shape: &Shape) -> Option<&'static str> {
+    fn unfit(&self, shape: &ProductShape) -> Option<&'static str> {
         let threads: i64 = shape.threads.iter().product();
         let tile: i64 = shape.tile.iter().product();
         let steps = if shape.is_unrolled { shape.depth } else { 1 };
@@ -223,7 +220,7 @@ impl Limits {
     }
 
     /// Shared memory of a block.
-    fn staged_bytes(&self, shape: &Shape) -> i64 {
+    fn staged_bytes(&self, shape: &ProductShape) -> i64 {
         let Some(stage) = self.stage.filter(|_| shape.is_staged) else { return 0 };
         let depth = shape.depth;
         let channels = if stage.is_depthwise { shape.along(0) } else { depth };
@@ -253,7 +250,7 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> Space {
     let elements: i64 = output.iter().product();
     let places = elements / sizes.iter().product::<i64>().max(1);
     let is_row = places * extents.rows * extents.columns == 1;
-    let limits = Limits {
+    let limits = GpuLimits {
         block_threads: gpu.block_threads,
         shared_bytes: gpu.shared_bytes,
         extents: sizes,
@@ -315,14 +312,14 @@ fn contraction(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> Space {
             _ => SUM.set(&mut default, SummedBy::Thread),
         }
     }
-    Space { template: Template::Contraction, axes, default, limits: super::Limits::Device(limits) }
+    Space { template: Template::Contraction, axes, default, limits: super::SpaceLimits::Device(limits) }
 }
 
 /// The shape with the least estimated time: loads per multiply-add, over how much of a large device it keeps busy.
 ///
 /// An estimate from counts alone; no GPU was measured for it.
 fn contraction_default(
-    limits: &Limits,
+    limits: &GpuLimits,
     has_padding: bool,
     threads: &[Vec<i64>; 3],
     tiles: &[Vec<i64>; 3],
@@ -331,7 +328,7 @@ fn contraction_default(
 ) -> Knobs {
     let is_staged = limits.stage.is_some();
     let depth = depths.iter().copied().filter(|&depth| depth <= 8).max().unwrap_or(1);
-    let single = Shape {
+    let single = ProductShape {
         threads: [1; 3],
         tile: [1; 3],
         depth,
@@ -347,8 +344,11 @@ fn contraction_default(
             for &threads_x in &threads[2] {
                 for &tile_c in &tiles[0] {
                     for &tile_x in &tiles[2] {
-                        let shape =
-                            Shape { threads: [threads_c, threads_y, threads_x], tile: [tile_c, 1, tile_x], ..single };
+                        let shape = ProductShape {
+                            threads: [threads_c, threads_y, threads_x],
+                            tile: [tile_c, 1, tile_x],
+                            ..single
+                        };
                         let cost = estimate(limits, &shape, places);
                         if cost < best.0 && limits.unfit(&shape).is_none() {
                             best = (cost, shape);
@@ -378,7 +378,7 @@ fn contraction_default(
 }
 
 /// Relative time of a result whose blocks have this shape.
-fn estimate(limits: &Limits, shape: &Shape, places: i64) -> f64 {
+fn estimate(limits: &GpuLimits, shape: &ProductShape, places: i64) -> f64 {
     /// Time of a load from shared memory in multiply-adds.
     const LOAD: f64 = 4.0;
     let threads: f64 = shape.threads.iter().product::<i64>() as f64;
@@ -391,10 +391,9 @@ fn estimate(limits: &Limits, shape: &Shape, places: i64) -> f64 {
     (1.0 + LOAD * (tile_c + tile_x) / (tile_c * tile_x)) * waste / (busy(blocks, threads) * block_fit(threads))
 }
 
-/// The part of a large device that so many blocks keep busy.
+/// Returns the share of a large device that this many blocks occupy.
 fn busy(blocks: f64, threads: f64) -> f64 {
     const MULTIPROCESSORS: f64 = 132.0;
-    /// Threads that keep one busy.
     const BUSY_THREADS: f64 = 256.0;
     (blocks * threads / (MULTIPROCESSORS * BUSY_THREADS)).min(1.0) * (blocks / MULTIPROCESSORS).min(1.0)
 }
@@ -406,11 +405,11 @@ fn block_fit(threads: f64) -> f64 {
 }
 
 /// What a block stages; nothing where operands are not two plain tensors.
-fn stage(task: &Task, output: &[i64]) -> Option<Stage> {
+fn stage(task: &Task, output: &[i64]) -> Option<FetchStage> {
     let anchor = &task.steps[0];
     let element_bytes = task.parameters.iter().map(|parameter| parameter.ty.dtype.bytes()).max()?;
     let element_bytes = i64::try_from(element_bytes).ok()?;
-    let point = Stage { element_bytes, rows: Window::POINT, columns: Window::POINT, taps: 1, is_depthwise: false };
+    let point = FetchStage { element_bytes, rows: Window::POINT, columns: Window::POINT, taps: 1, is_depthwise: false };
     match &anchor.op {
         Op::Conv(Conv { strides, dilations, .. }) | Op::QConv(QConv { strides, dilations, .. }) => {
             let weight = task.operand_type(*anchor.inputs.get(1)?).ok()?.extents()?;
@@ -422,7 +421,7 @@ fn stage(task: &Task, output: &[i64]) -> Option<Stage> {
             let rank = output.len() - 2;
             // Dimensions before the last two have one window per block, but its whole reach.
             let outer: i64 = (0..rank.saturating_sub(2)).map(|place| window(place).map_or(1, |w| w.reach)).product();
-            Some(Stage {
+            Some(FetchStage {
                 rows: if rank > 1 { window(rank - 2)? } else { Window::POINT },
                 columns: window(rank - 1)?,
                 taps: kernel.iter().product(),
@@ -506,7 +505,7 @@ fn rows(task: &Task, gpu: &Gpu) -> Space {
 
 fn by_threads(gpu: &Gpu, template: Template, axes: Vec<Axis>, default: Knobs) -> Space {
     let extents = [1; 3];
-    let limits = Limits {
+    let limits = GpuLimits {
         block_threads: gpu.block_threads,
         shared_bytes: gpu.shared_bytes,
         extents,
@@ -516,5 +515,5 @@ fn by_threads(gpu: &Gpu, template: Template, axes: Vec<Axis>, default: Knobs) ->
         can_pad: false,
         tensor: None,
     };
-    Space { template, axes, default, limits: super::Limits::Device(limits) }
+    Space { template, axes, default, limits: super::SpaceLimits::Device(limits) }
 }

@@ -11,7 +11,6 @@ use models::{Op, Task};
 /// Threads that a large device runs at once: a result of more elements keeps it busy by itself.
 const DEVICE_THREADS: i64 = 132 * 2048;
 
-/// The least depth of a part.
 const PART_DEPTH: i64 = 16;
 
 /// The numbers of parts that a sum of this depth may have.
@@ -22,17 +21,15 @@ pub(super) fn parts(elements: i64, depth: i64) -> Vec<i64> {
 
 /// A contraction that the threads of a block may sum together.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Sums {
-    /// Elements of the result.
+pub(super) struct SumChoices {
     elements: i64,
-    /// What each sums.
     depth: i64,
     /// Neighbours along the depth that a thread may fetch at once: they lie side by side in both operands.
     most_fetched: i64,
 }
 
 /// The sums of a task, where there are few or they are of a single row: its elements have nothing to share but the row.
-pub(super) fn sums(task: &Task, elements: i64, depth: i64, is_row: bool) -> Option<Sums> {
+pub(super) fn sums(task: &Task, elements: i64, depth: i64, is_row: bool) -> Option<SumChoices> {
     const FETCHED_BYTES: i64 = 16;
     let is_offered = depth >= BLOCK_SUM && (is_row || elements * i64::from(WARP_THREADS) <= DEVICE_THREADS);
     let lies_along_depth = matches!(
@@ -41,20 +38,18 @@ pub(super) fn sums(task: &Task, elements: i64, depth: i64, is_row: bool) -> Opti
     );
     let bytes = task.parameters.iter().map(|parameter| parameter.ty.dtype.bytes()).max()?;
     let most_fetched = if lies_along_depth { FETCHED_BYTES / i64::try_from(bytes).ok()? } else { 1 };
-    is_offered.then_some(Sums { elements, depth, most_fetched })
+    is_offered.then_some(SumChoices { elements, depth, most_fetched })
 }
 
 /// The names of the axes of such points.
 pub(crate) static AXES: &[&Declaration] = &[&SUM_THREADS.0, &SUM_ELEMENTS.0, &SUM_FETCH.0];
 
-/// Threads that sum an element.
 pub static SUM_THREADS: NumberAxis = NumberAxis::new("sum_threads").ways(Ways::BLOCK_SUM);
-/// Elements of such a block.
 pub static SUM_ELEMENTS: NumberAxis = NumberAxis::new("sum_elements").ways(Ways::BLOCK_SUM);
 /// Neighbours that such a thread fetches at once.
 pub static SUM_FETCH: NumberAxis = NumberAxis::new("sum_fetch").ways(Ways::BLOCK_SUM);
 
-impl Sums {
+impl SumChoices {
     /// Axes of such points.
     pub(super) fn axes(self, block_threads: i64) -> [Axis; 3] {
         let few = [32, 64, 128, 256].into_iter().filter(|&threads| threads <= block_threads);

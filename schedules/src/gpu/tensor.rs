@@ -11,7 +11,6 @@ use models::{Op, Task};
 /// What tensor cores must know of a product.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operands {
-    /// Types of the product.
     pub product: Product,
     /// Whether the left operand is stored by columns.
     pub is_left_transposed: bool,
@@ -99,7 +98,7 @@ pub static PRECISION: ChoiceAxis<Precision> = ChoiceAxis::new("precision").ways(
 pub(crate) static AXES: &[&Declaration] =
     &[&WARPS_Y.0, &WARPS_X.0, &FRAGMENTS_Y.0, &FRAGMENTS_X.0, &FRAGMENTS_R.0, &AHEAD.0, &COPY.0, &PRECISION.0];
 
-/// Fragments of sums that a warp keeps in registers beside those of operands.
+/// Number of accumulator fragments that a warp keeps in registers, in addition to operand fragments.
 const FRAGMENTS: i64 = 12;
 
 impl Operands {
@@ -161,7 +160,7 @@ impl Operands {
             && AHEAD.or_one(knobs) < self.extents[2] / part
     }
 
-    /// Whether tiles of so many columns make up the result: windows may be followed by less than a tile of zeros.
+    /// Whether tiles of this many columns cover the result. Windows may be padded by less than a tile of zeros.
     fn fits_columns(&self, tile: i64) -> bool {
         let columns = self.extents[1];
         if self.is_conv { tile < columns + FRAGMENT } else { columns % tile == 0 }
@@ -216,5 +215,4 @@ impl Operands {
     }
 }
 
-/// Bytes of a sum.
 const SUM_BYTES: i64 = 4;

@@ -28,25 +28,24 @@ use std::collections::BTreeMap;
 
 /// What to look for, seen from the value it ends in.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Pattern(Form);
+pub struct Pattern(PatternForm);
 
 #[derive(Clone, Debug, PartialEq)]
-enum Form {
+enum PatternForm {
     Any(Option<String>),
     Constant(String),
     Number(f64),
-    Call(Call),
-    Choice(Vec<Form>),
-    Named(String, Box<Form>),
+    Call(PatternCall),
+    Choice(Vec<PatternForm>),
+    Named(String, Box<PatternForm>),
 }
 
 /// An operator and what stands before it.
 #[derive(Clone, Debug, PartialEq)]
-struct Call {
-    /// Any of these names.
+struct PatternCall {
     operators: Vec<String>,
     attributes: Vec<(String, Json)>,
-    inputs: Vec<Form>,
+    inputs: Vec<PatternForm>,
     /// Whether it may have more inputs than these.
     is_open: bool,
     /// Whether its first input will do without it.
@@ -77,7 +76,6 @@ impl Match {
 }
 
 impl Pattern {
-    /// Reads the text of a pattern.
     pub fn read(text: &str) -> Result<Pattern, NotAPattern> {
         parse::pattern(text).map(Pattern).map_err(|reason| NotAPattern { text: text.to_owned(), reason })
     }
@@ -104,20 +102,20 @@ impl Pattern {
 
 /// Calls `then` for every way in which a form is found, until it answers yes.
 fn find(
-    form: &Form,
+    form: &PatternForm,
     look: &Look<'_>,
     id: ValueId,
     state: &mut Match,
     then: &mut dyn FnMut(&mut Match) -> bool,
 ) -> bool {
     match form {
-        Form::Any(None) => then(state),
-        Form::Any(Some(name)) => bound(name, id, state, then),
-        Form::Constant(name) => look.data(id).is_some() && bound(name, id, state, then),
-        Form::Number(number) => look.is_about(id, *number) && then(state),
-        Form::Choice(forms) => forms.iter().any(|form| find(form, look, id, state, then)),
-        Form::Named(name, form) => find(form, look, id, state, &mut |state| bound(name, id, state, then)),
-        Form::Call(call) => {
+        PatternForm::Any(None) => then(state),
+        PatternForm::Any(Some(name)) => bound(name, id, state, then),
+        PatternForm::Constant(name) => look.data(id).is_some() && bound(name, id, state, then),
+        PatternForm::Number(number) => look.is_about(id, *number) && then(state),
+        PatternForm::Choice(forms) => forms.iter().any(|form| find(form, look, id, state, then)),
+        PatternForm::Named(name, form) => find(form, look, id, state, &mut |state| bound(name, id, state, then)),
+        PatternForm::Call(call) => {
             if let Some((index, node)) = look.indexed(id).filter(|(_, node)| call.fits(node)) {
                 state.nodes.push(index);
                 let forward: Vec<ValueId> = node.inputs.clone();
@@ -136,7 +134,7 @@ fn find(
 }
 
 fn find_all(
-    forms: &[Form],
+    forms: &[PatternForm],
     look: &Look<'_>,
     ids: &[ValueId],
     state: &mut Match,
@@ -166,7 +164,7 @@ fn bound(name: &str, id: ValueId, state: &mut Match, then: &mut dyn FnMut(&mut M
     }
 }
 
-impl Call {
+impl PatternCall {
     fn fits(&self, node: &Node) -> bool {
         let count = node.inputs.len();
         let has_inputs = count == self.inputs.len() || (self.is_open && count >= self.inputs.len());

@@ -1,6 +1,6 @@
 //! The text of a pattern.
 
-use super::{Call, Form};
+use super::{PatternCall, PatternForm};
 use serde_json::Value as Json;
 
 type Parsed<T> = Result<T, String>;
@@ -8,7 +8,7 @@ type Parsed<T> = Result<T, String>;
 /// Operators within operators.
 const MAX_DEPTH: usize = 64;
 
-pub(super) fn pattern(text: &str) -> Parsed<Form> {
+pub(super) fn pattern(text: &str) -> Parsed<PatternForm> {
     let mut parser = Parser { rest: text, depth: 0 };
     let form = parser.choice()?;
     parser.end()?;
@@ -21,7 +21,7 @@ struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    fn choice(&mut self) -> Parsed<Form> {
+    fn choice(&mut self) -> Parsed<PatternForm> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(format!("operators are nested more than {MAX_DEPTH} deep"));
@@ -31,28 +31,28 @@ impl<'a> Parser<'a> {
             forms.push(self.form()?);
         }
         self.depth -= 1;
-        Ok(if forms.len() == 1 { forms.remove(0) } else { Form::Choice(forms) })
+        Ok(if forms.len() == 1 { forms.remove(0) } else { PatternForm::Choice(forms) })
     }
 
-    fn form(&mut self) -> Parsed<Form> {
+    fn form(&mut self) -> Parsed<PatternForm> {
         if self.take("#") {
-            return Ok(Form::Constant(self.word("a name")?.to_owned()));
+            return Ok(PatternForm::Constant(self.word("a name")?.to_owned()));
         }
         if self.peek().is_some_and(|sign| sign.is_ascii_digit() || sign == '-') {
             let text = self.while_some(|sign| sign.is_ascii_alphanumeric() || "+-.".contains(sign));
-            return text.parse().map(Form::Number).map_err(|_| format!("`{text}` is no number"));
+            return text.parse().map(PatternForm::Number).map_err(|_| format!("`{text}` is no number"));
         }
         let name = self.word("a pattern")?;
         if self.take("@") {
-            return Ok(Form::Named(name.to_owned(), Box::new(self.form()?)));
+            return Ok(PatternForm::Named(name.to_owned(), Box::new(self.form()?)));
         }
         if !self.peek().is_some_and(|sign| "/({?".contains(sign)) {
-            return Ok(Form::Any((name != "_").then(|| name.to_owned())));
+            return Ok(PatternForm::Any((name != "_").then(|| name.to_owned())));
         }
         self.call(name)
     }
 
-    fn call(&mut self, first: &str) -> Parsed<Form> {
+    fn call(&mut self, first: &str) -> Parsed<PatternForm> {
         let mut operators = vec![first.to_owned()];
         while self.take("/") {
             operators.push(self.word("an operator")?.to_owned());
@@ -88,7 +88,7 @@ impl<'a> Parser<'a> {
         if is_optional && inputs.is_empty() {
             return Err("an optional operator needs an input".to_owned());
         }
-        Ok(Form::Call(Call { operators, attributes, inputs, is_open, is_optional }))
+        Ok(PatternForm::Call(PatternCall { operators, attributes, inputs, is_open, is_optional }))
     }
 
     fn word(&mut self, what: &str) -> Parsed<&'a str> {

@@ -40,9 +40,9 @@ struct Spelled {
     heads: i64,
     /// How many neighbouring heads share keys and values.
     repeats: i64,
-    q: Operand,
-    k: Operand,
-    v: Operand,
+    q: ProductOperand,
+    k: ProductOperand,
+    v: ProductOperand,
     masks: Vec<Mask>,
     hidden: AttentionMask,
     scale: f64,
@@ -51,11 +51,10 @@ struct Spelled {
 
 /// Queries, keys or values with two last dimensions of places and width, whatever stands before.
 #[derive(Clone)]
-struct Operand {
+struct ProductOperand {
     id: ValueId,
     /// Of which this transpose is meant.
     permutation: Option<Vec<i64>>,
-    /// What it is multiplied with.
     scale: f64,
     /// How often each matrix counts, one after the other.
     repeats: i64,
@@ -65,14 +64,17 @@ struct Operand {
 /// What hides places.
 #[derive(Clone, Copy)]
 enum Mask {
-    /// A number that is added to each score.
     Added(ValueId),
     /// Scores where a condition holds, or does not, and elsewhere one number.
-    Chosen { condition: ValueId, is_seen_where_true: bool, hidden: f64 },
+    Chosen {
+        condition: ValueId,
+        is_seen_where_true: bool,
+        hidden: f64,
+    },
 }
 
 /// What becomes of the product of queries and keys before the softmax.
-struct Scores<'a> {
+struct AttentionScores<'a> {
     product: &'a Node,
     scale: f64,
     /// The number before a hyperbolic tangent of the scores.
@@ -95,10 +97,10 @@ impl Spelled {
         if scores.is_mask_merged && batch != 1 {
             return None;
         }
-        let q = Operand::of(look, scores.product.inputs[0], false, true)?;
-        let k = Operand::of(look, scores.product.inputs[1], !is_k_plain, true)?;
-        let v = Operand::of(look, node.inputs[1], transpose_b, false)?;
-        let is_constant = |operand: &Operand| look.data(operand.id).is_some();
+        let q = ProductOperand::of(look, scores.product.inputs[0], false, true)?;
+        let k = ProductOperand::of(look, scores.product.inputs[1], !is_k_plain, true)?;
+        let v = ProductOperand::of(look, node.inputs[1], transpose_b, false)?;
+        let is_constant = |operand: &ProductOperand| look.data(operand.id).is_some();
         let is_one_type = [q.id, k.id, v.id].iter().all(|&id| look.ty(id).dtype == look.ty(node.outputs[0]).dtype);
         // A product with constants is a layer.
         if is_constant(&k) || is_constant(&v) || !is_one_type || !look.ty(q.id).dtype.is_float() {
@@ -206,13 +208,18 @@ fn is_last(look: &Look<'_>, id: ValueId, axis: i64) -> bool {
 }
 
 /// Follows scores back to their product.
-fn scores<'a>(look: &Look<'a>, id: ValueId, steps: usize) -> Option<Scores<'a>> {
+fn scores<'a>(look: &Look<'a>, id: ValueId, steps: usize) -> Option<AttentionScores<'a>> {
     let node = look.node(id).filter(|_| steps > 0 && look.is_read_once(id))?;
     let before = |inner: ValueId| scores(look, inner, steps - 1).filter(|_| look.ty(inner) == look.ty(id));
     let mut found = match &node.op {
-        Op::MatMul(MatMul { transpose_a: false, .. }) => {
-            Scores { product: node, scale: 1.0, softcap: None, masks: Vec::new(), leading: None, is_mask_merged: false }
-        }
+        Op::MatMul(MatMul { transpose_a: false, .. }) => AttentionScores {
+            product: node,
+            scale: 1.0,
+            softcap: None,
+            masks: Vec::new(),
+            leading: None,
+            is_mask_merged: false,
+        },
         Op::Reshape(_) if keeps_matrices(look, node) => scores(look, node.inputs[0], steps - 1)?,
         Op::Unary(Unary { function: UnaryOp::Tanh }) => {
             let mut found = before(node.inputs[0])?;
@@ -256,7 +263,7 @@ fn scores<'a>(look: &Look<'a>, id: ValueId, steps: usize) -> Option<Scores<'a>> 
     Some(found)
 }
 
-impl Scores<'_> {
+impl AttentionScores<'_> {
     /// With another mask, given by a value that meets the scores.
     fn masked(mut self, look: &Look<'_>, [scores, given]: [ValueId; 2], mask: Mask) -> Self {
         let is_merged = look.ty(scores).rank() == 3 && look.ty(given).rank() == 3;
@@ -297,15 +304,15 @@ fn keeps_matrices(look: &Look<'_>, node: &Node) -> bool {
     found.is_some() && found == last_two(node.inputs[0])
 }
 
-impl Operand {
-    /// An operand of a product; `is_turned` where its places stand in the last dimension, `takes_scale` where a number
-    /// before it may be told apart.
-    fn of(look: &Look<'_>, id: ValueId, is_turned: bool, takes_scale: bool) -> Option<Operand> {
+impl ProductOperand {
+    /// Operand of a product. `is_turned`: positions are the last dimension. `takes_scale`: a preceding scale may be
+    /// absorbed.
+    fn of(look: &Look<'_>, id: ValueId, is_turned: bool, takes_scale: bool) -> Option<ProductOperand> {
         let (_, mut extents) = split(&look.ty(id).extents()?)?;
         if is_turned {
             extents.reverse();
         }
-        let mut found = Operand { id, permutation: None, scale: 1.0, repeats: 1, extents };
+        let mut found = ProductOperand { id, permutation: None, scale: 1.0, repeats: 1, extents };
         let mut is_turned = is_turned;
         while let Some(node) = look.node(found.id) {
             match &node.op {

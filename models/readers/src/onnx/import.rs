@@ -10,7 +10,7 @@ use super::sequence::{self, Slots};
 use super::stated::{has_no_shape, stated_type};
 use super::{order, rules, tensor};
 use crate::{Emit, Options, Refusal, Skipped, finish, shown};
-use models::check::Limits;
+use models::check::GraphLimits;
 use models::error::{Error, Result};
 use models::graph::{Graph, Origin, ValueId};
 use models::types::Dim;
@@ -93,7 +93,7 @@ fn most_nodes(model: &messages::Model) -> usize {
     let of_graph = model.graph.as_ref().map_or(0, |graph| graph.node.len());
     let of_functions: usize = model.functions.iter().map(|function| function.node.len()).sum();
     let most = ALWAYS.saturating_add(FOR_EACH_NODE.saturating_mul(of_graph.saturating_add(of_functions)));
-    most.min(Limits::default().nodes)
+    most.min(GraphLimits::default().nodes)
 }
 
 /// The default domain has two spellings.
@@ -197,7 +197,7 @@ impl<'a> Importer<'a> {
         let (domain, operator, _) = key;
         let opset = match (domain, scope.opsets.get("")) {
             ("", None) => {
-                return Err(Refusal::Malformed("the file does not say which operator set it uses".to_owned()).into());
+                return Err(Refusal::Malformed("the file lacks the version of its operator set".to_owned()).into());
             }
             ("", Some(&opset)) => opset,
             // Operators of other domains look like the newest ones of the standard.

@@ -23,7 +23,7 @@ mod weight;
 mod write;
 
 pub use fixed::with_extents;
-pub(crate) use rules::resize::{Axis, Filter};
+pub(crate) use rules::resize::{ResizeAxis, ResizeFilter};
 pub use write::write;
 
 use crate::{Imported, Options};

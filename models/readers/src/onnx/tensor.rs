@@ -187,7 +187,7 @@ fn external(tensor: &messages::Tensor, folder: Option<&Path>, length: u64) -> Re
         text.transpose()
     };
     let folder = folder.ok_or("its data lies in another file, and this model was not read from a folder")?;
-    let location = entry("location").ok_or("its data lies in another file, but it does not say in which")?;
+    let location = entry("location").ok_or("its data is external, but the file is not named")?;
     let leaves = || format!("its data lies in `{location}`; only files below the model's own folder are read");
     if !Path::new(location).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
         return Err(leaves());

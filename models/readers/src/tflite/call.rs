@@ -1,6 +1,6 @@
 //! One operator as its rule sees it: attributes by number, inputs by position as stored or as real numbers.
 
-use super::flatbuffer::{Read, Table};
+use super::flatbuffer::{FlatTable, Read};
 use super::schema::{Operator, Quantisation, Tensor};
 use crate::{Emit, Outcome, Refusal, malformed, unsupported};
 use models::graph::{Const, ValueId};
@@ -158,7 +158,7 @@ impl<'a> Call<'a, '_> {
         self.emit.constant(ty, Const::Small(numbers.to_vec()))
     }
 
-    fn option<T>(&self, default: T, read: impl Fn(Table<'a>) -> Read<T>) -> Outcome<T> {
+    fn option<T>(&self, default: T, read: impl Fn(FlatTable<'a>) -> Read<T>) -> Outcome<T> {
         match self.operator.options {
             Some(table) => read(table).map_err(Refusal::Malformed),
             None => Ok(default),

@@ -24,7 +24,7 @@ impl<'a> Buffer<'a> {
     }
 
     /// The outermost table, behind the identifier of the format.
-    pub(super) fn root(&self, identifier: &[u8; 4]) -> Read<Table<'_>> {
+    pub(super) fn root(&self, identifier: &[u8; 4]) -> Read<FlatTable<'_>> {
         if self.bytes.get(4..8) != Some(identifier) {
             return Err(format!(
                 "it does not have `{}` at its fifth byte; is it a TFLite model?",
@@ -48,12 +48,12 @@ impl<'a> Buffer<'a> {
             .ok_or_else(|| format!("offset {at} points {distance} bytes on, outside of its {} bytes", self.bytes.len()))
     }
 
-    fn table(&self, at: usize) -> Read<Table<'_>> {
+    fn table(&self, at: usize) -> Read<FlatTable<'_>> {
         let back = i64::from(i32::from_le_bytes(self.take(at)?));
         let fields = i64::try_from(at).ok().and_then(|at| usize::try_from(at - back).ok());
         let fields = fields.ok_or_else(|| format!("the table at {at} has its fields outside of the file"))?;
         let length = u16::from_le_bytes(self.take(fields)?) as usize;
-        Ok(Table { buffer: self, at, fields, count: length.saturating_sub(4) / 2 })
+        Ok(FlatTable { buffer: self, at, fields, count: length.saturating_sub(4) / 2 })
     }
 
     /// Where the elements of a vector lie.
@@ -80,14 +80,14 @@ impl<'a> Buffer<'a> {
 
 /// One table.
 #[derive(Clone, Copy)]
-pub(super) struct Table<'a> {
+pub(super) struct FlatTable<'a> {
     buffer: &'a Buffer<'a>,
     at: usize,
     fields: usize,
     count: usize,
 }
 
-impl<'a> Table<'a> {
+impl<'a> FlatTable<'a> {
     /// Where a field stands, if it is given.
     fn field(&self, number: usize) -> Read<Option<usize>> {
         if number >= self.count {
@@ -128,12 +128,12 @@ impl<'a> Table<'a> {
         self.scalar(number, 0.0, f32::from_le_bytes)
     }
 
-    pub(super) fn table(&self, number: usize) -> Read<Option<Table<'a>>> {
+    pub(super) fn table(&self, number: usize) -> Read<Option<FlatTable<'a>>> {
         self.field(number)?.map(|at| self.buffer.table(self.buffer.forward(at)?)).transpose()
     }
 
     /// The tables of a vector of tables.
-    pub(super) fn tables(&self, number: usize) -> Read<Vec<Table<'a>>> {
+    pub(super) fn tables(&self, number: usize) -> Read<Vec<FlatTable<'a>>> {
         let buffer = self.buffer;
         let range = self.range(number, 4)?.unwrap_or(0..0);
         buffer.spend(&range)?;

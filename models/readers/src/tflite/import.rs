@@ -7,7 +7,7 @@ use super::stored;
 use crate::{Emit, Options, Outcome, Refusal, Skipped, finish, malformed, unsupported};
 use bytes::Bytes;
 
-use models::check::Limits;
+use models::check::GraphLimits;
 use models::contents::Contents;
 use models::error::{Error, Result};
 use models::graph::{Const, Graph, Origin, ValueId};
@@ -17,19 +17,19 @@ use std::collections::BTreeMap;
 
 /// What stands for a tensor of the file.
 #[derive(Clone, Copy)]
-enum Slot {
+enum TfliteSlot {
     Unmade,
     Value(ValueId),
     /// The result of an operator that was left out.
     Skipped,
 }
 
-struct Importer<'a> {
+struct TfliteImporter<'a> {
     file: &'a str,
     model: &'a Model<'a>,
     options: &'a Options,
     emit: Emit<'a>,
-    slots: Vec<Slot>,
+    slots: Vec<TfliteSlot>,
     skipped: Vec<Skipped>,
     /// What skipped operators read: results of the graph that remains.
     loose_ends: Vec<ValueId>,
@@ -38,16 +38,16 @@ struct Importer<'a> {
 /// The graph of a model.
 pub(super) fn import(model: &Model<'_>, file: &str, options: &Options) -> Result<(Graph, Vec<Skipped>)> {
     let name = if model.name.is_empty() || model.name == "main" { file } else { &model.name };
-    let mut importer = Importer {
+    let mut importer = TfliteImporter {
         file,
         model,
         options,
         emit: Emit::new(name, None),
-        slots: vec![Slot::Unmade; model.tensors.len()],
+        slots: vec![TfliteSlot::Unmade; model.tensors.len()],
         skipped: Vec::new(),
         loose_ends: Vec::new(),
     };
-    if model.operators.len() > Limits::default().nodes {
+    if model.operators.len() > GraphLimits::default().nodes {
         return Err(
             importer.malformed("as a whole".to_owned(), format!("{} operators are too many", model.operators.len()))
         );
@@ -60,7 +60,7 @@ pub(super) fn import(model: &Model<'_>, file: &str, options: &Options) -> Result
     importer.finish()
 }
 
-impl<'a> Importer<'a> {
+impl<'a> TfliteImporter<'a> {
     fn constants(&mut self) -> Result<()> {
         // Several tensors may share a buffer, so the sum is bounded, too.
         let mut unpacked_bytes = 0usize;
@@ -94,7 +94,7 @@ impl<'a> Importer<'a> {
                 return Err(self.malformed(place(), reason));
             }
             let data = Const::Bytes(Contents::new(bytes));
-            self.slots[index] = Slot::Value(self.emit.builder.constant(&tensor.name, ty, data)?);
+            self.slots[index] = TfliteSlot::Value(self.emit.builder.constant(&tensor.name, ty, data)?);
         }
         Ok(())
     }
@@ -114,12 +114,12 @@ impl<'a> Importer<'a> {
             if let Some(bound) = self.options.bindings.get(&tensor.name) {
                 let id =
                     self.emit.builder.constant(&tensor.name, bound.ty().clone(), passes::fold::contents_of(bound))?;
-                self.slots[index] = Slot::Value(id);
+                self.slots[index] = TfliteSlot::Value(id);
                 continue;
             }
             let extents = self.options.shapes.get(&tensor.name).cloned().unwrap_or_else(|| self.sized(tensor));
             let id = self.emit.builder.input(&tensor.name, TensorType::new(dtype, &extents))?;
-            self.slots[index] = Slot::Value(id);
+            self.slots[index] = TfliteSlot::Value(id);
         }
         Ok(())
     }
@@ -142,11 +142,11 @@ impl<'a> Importer<'a> {
             }
             let (slot, tensor) = self.tensor(index)?;
             match self.slots[slot] {
-                Slot::Value(id) => inputs.push(Some(id)),
-                Slot::Skipped => {
+                TfliteSlot::Value(id) => inputs.push(Some(id)),
+                TfliteSlot::Skipped => {
                     return self.skip(operator, format!("it reads `{}`, which was left out", tensor.name));
                 }
-                Slot::Unmade => {
+                TfliteSlot::Unmade => {
                     let refusal = match tensor.dtype() {
                         Err(reason) => Refusal::Unsupported(format!("it reads `{}`, whose {reason}", tensor.name)),
                         Ok(_) if tensor.is_variable => {
@@ -185,14 +185,14 @@ impl<'a> Importer<'a> {
     fn bind(&mut self, operator: &Operator<'_>, outputs: &[ValueId], first_new: ValueId) -> Result<()> {
         for (&index, &id) in operator.outputs.iter().zip(outputs) {
             let (slot, tensor) = self.tensor(index)?;
-            if !matches!(self.slots[slot], Slot::Unmade) {
+            if !matches!(self.slots[slot], TfliteSlot::Unmade) {
                 return Err(self.malformed(format!("tensor `{}`", tensor.name), "it is made twice".to_owned()));
             }
             self.compare_with_stated(operator, tensor, id)?;
             if id.0 >= first_new.0 {
                 self.emit.builder.rename(id, &tensor.name);
             }
-            self.slots[slot] = Slot::Value(id);
+            self.slots[slot] = TfliteSlot::Value(id);
         }
         Ok(())
     }
@@ -232,7 +232,7 @@ impl<'a> Importer<'a> {
         let (place, name) = (self.spot(operator).to_owned(), rules::name(operator).into_owned());
         self.skipped.push(Skipped { place, operator: name, reason });
         for &index in operator.inputs.iter().filter(|&&index| index >= 0) {
-            if let Slot::Value(id) = self.slots[self.tensor(index)?.0] {
+            if let TfliteSlot::Value(id) = self.slots[self.tensor(index)?.0] {
                 self.loose_ends.push(id);
             }
         }
@@ -240,11 +240,11 @@ impl<'a> Importer<'a> {
             let (slot, tensor) = self.tensor(index)?;
             let is_known = !tensor.shape.is_empty() && tensor.shape.iter().all(|&extent| extent >= 0);
             self.slots[slot] = match tensor.dtype() {
-                Ok(dtype) if is_known && matches!(self.slots[slot], Slot::Unmade) => {
+                Ok(dtype) if is_known && matches!(self.slots[slot], TfliteSlot::Unmade) => {
                     let ty = TensorType::new(dtype, &extents(&tensor.shape));
-                    Slot::Value(self.emit.builder.input(&tensor.name, ty)?)
+                    TfliteSlot::Value(self.emit.builder.input(&tensor.name, ty)?)
                 }
-                _ => Slot::Skipped,
+                _ => TfliteSlot::Skipped,
             };
         }
         Ok(())
@@ -255,9 +255,9 @@ impl<'a> Importer<'a> {
         for &index in &self.model.outputs {
             let (slot, tensor) = self.tensor(index)?;
             match self.slots[slot] {
-                Slot::Value(id) => outputs.push(id),
-                Slot::Skipped => {}
-                Slot::Unmade => {
+                TfliteSlot::Value(id) => outputs.push(id),
+                TfliteSlot::Skipped => {}
+                TfliteSlot::Unmade => {
                     return Err(self.malformed(format!("output `{}`", tensor.name), "nothing makes it".to_owned()));
                 }
             }

@@ -1,6 +1,6 @@
 //! The tables of a TFLite model, with the numbers of their fields.
 
-use super::flatbuffer::{Buffer, Read, Table};
+use super::flatbuffer::{Buffer, FlatTable, Read};
 use super::stored::Sparsity;
 use bytes::Bytes;
 use models::types::DType;
@@ -47,7 +47,7 @@ pub(super) struct Operator<'a> {
     pub inputs: Vec<i32>,
     pub outputs: Vec<i32>,
     /// Its attributes; nothing when all have their defaults.
-    pub options: Option<Table<'a>>,
+    pub options: Option<FlatTable<'a>>,
 }
 
 impl<'a> Model<'a> {
@@ -85,13 +85,13 @@ impl<'a> Model<'a> {
 }
 
 /// Old files have a small number, new ones a large one beside it; an operator that is no builtin has a name.
-fn code(table: &Table<'_>) -> Read<(i32, String)> {
+fn code(table: &FlatTable<'_>) -> Read<(i32, String)> {
     let code = i32::from(table.i8(0, 0)?).max(table.i32(3, 0)?);
     Ok((code, table.text(1)?))
 }
 
 /// Where a buffer's bytes lie: in the flatbuffer, or behind it in files over two gigabytes.
-fn contents(table: &Table<'_>, length: usize) -> Read<Option<Range<usize>>> {
+fn contents(table: &FlatTable<'_>, length: usize) -> Read<Option<Range<usize>>> {
     let (offset, size) = (table.u64(1)?, table.u64(2)?);
     if offset > 1 {
         let end = offset.checked_add(size).filter(|&end| end <= length as u64);
@@ -102,7 +102,7 @@ fn contents(table: &Table<'_>, length: usize) -> Read<Option<Range<usize>>> {
 }
 
 impl Tensor {
-    fn read(table: &Table<'_>, buffers: &[Option<Range<usize>>]) -> Read<Tensor> {
+    fn read(table: &FlatTable<'_>, buffers: &[Option<Range<usize>>]) -> Read<Tensor> {
         let buffer = table.u32(2)? as usize;
         let data = match buffers.get(buffer) {
             // The first buffer means that there is none.
@@ -158,7 +158,7 @@ impl Tensor {
 
 impl Quantisation {
     /// Nothing when the table only keeps the range that was seen in training.
-    fn read(table: &Table<'_>) -> Read<Option<Quantisation>> {
+    fn read(table: &FlatTable<'_>) -> Read<Option<Quantisation>> {
         let scales = table.f32s(2)?;
         if scales.is_empty() {
             return Ok(None);

@@ -1,6 +1,6 @@
 //! Constants that are stored in fewer bytes: several elements to a byte, or only those that are not zero.
 
-use super::flatbuffer::{Read, Table};
+use super::flatbuffer::{FlatTable, Read};
 use models::types::{DType, TensorType};
 
 /// Bytes of a dense tensor for each stored one.
@@ -43,7 +43,7 @@ enum Level {
 }
 
 impl Sparsity {
-    pub(super) fn read(table: &Table<'_>) -> Read<Sparsity> {
+    pub(super) fn read(table: &FlatTable<'_>) -> Read<Sparsity> {
         let whole = |numbers: Vec<i32>| -> Read<Vec<usize>> {
             let numbers = numbers.into_iter().map(usize::try_from);
             numbers.collect::<Result<_, _>>().map_err(|_| "a sparse tensor has negative places".to_owned())
@@ -109,7 +109,7 @@ impl Sparsity {
 }
 
 /// Numbers of a level, in the smallest type that holds them.
-fn places(level: &Table<'_>, field: usize) -> Read<Vec<i32>> {
+fn places(level: &FlatTable<'_>, field: usize) -> Read<Vec<i32>> {
     let kind = level.i8(field, 0)?;
     let Some(table) = level.table(field + 1)? else { return Ok(Vec::new()) };
     match kind {

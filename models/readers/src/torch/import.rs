@@ -6,11 +6,11 @@
 
 use super::call::Call;
 use super::rules::{self, Made};
-use super::schema::{Input, Meta, Node, Program, Union, names_of};
+use super::schema::{ExportedProgram, Input, Meta, Node, Union, names_of};
 use super::weights::{Weights, type_of};
 use crate::{Emit, Options, Outcome, Refusal, Skipped, finish, unsupported};
 
-use models::check::Limits;
+use models::check::GraphLimits;
 use models::error::{Error, Result};
 use models::graph::{Graph, Origin, ValueId};
 use models::types::TensorType;
@@ -49,7 +49,7 @@ enum SharedPart {
 
 pub(super) struct Importer<'a> {
     file: &'a str,
-    pub(super) program: &'a Program,
+    pub(super) program: &'a ExportedProgram,
     options: &'a Options,
     emit: Emit<'a>,
     pub(super) cells: Vec<Cell>,
@@ -64,7 +64,7 @@ pub(super) struct Importer<'a> {
 
 /// The graph of a program.
 pub(super) fn import(
-    program: &Program,
+    program: &ExportedProgram,
     mut weights: Weights<'_>,
     file: &str,
     options: &Options,
@@ -82,7 +82,7 @@ pub(super) fn import(
         skipped: Vec::new(),
         loose_ends: Vec::new(),
     };
-    if graph.nodes.len() > Limits::default().nodes {
+    if graph.nodes.len() > GraphLimits::default().nodes {
         let reason = format!("{} nodes are too many", graph.nodes.len());
         return Err(importer.malformed("as a whole".to_owned(), reason));
     }
@@ -93,7 +93,7 @@ pub(super) fn import(
     importer.finish()
 }
 
-fn last_reads(program: &Program) -> HashMap<&str, usize> {
+fn last_reads(program: &ExportedProgram) -> HashMap<&str, usize> {
     let graph = &program.graph_module.graph;
     let mut last = HashMap::new();
     for (index, node) in graph.nodes.iter().enumerate() {
@@ -370,7 +370,7 @@ impl<'a> Importer<'a> {
     /// shapes they were exported with.
     fn compare_with_stated(&self, node: &Node, name: &str, id: ValueId) -> Result<()> {
         let found = self.emit.builder.ty(id)?;
-        let most = Limits::default().tensor_bytes;
+        let most = GraphLimits::default().tensor_bytes;
         if found.bytes().is_none_or(|bytes| bytes > most) {
             return Err(self.malformed(place(node), format!("{found} is larger than the limit of {most} bytes")));
         }

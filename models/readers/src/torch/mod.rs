@@ -19,7 +19,7 @@ use crate::archive::{self, Archive, ArchiveBytes};
 use crate::{Imported, Options};
 use bytes::Bytes;
 use models::error::{Error, Result};
-use schema::Program;
+use schema::ExportedProgram;
 use std::path::Path;
 
 /// The JSON of a program of a hundred thousand nodes.
@@ -84,7 +84,7 @@ fn from_store(store: ArchiveBytes, file: &str, options: &Options) -> Result<Impo
         let reason = format!("its {} bytes of JSON would take {memory_bytes} bytes of memory", text.len());
         return Err(malformed(&format!("entry `{name}`"), reason));
     }
-    let mut program: Program = serde_json::from_slice(&text)
+    let mut program: ExportedProgram = serde_json::from_slice(&text)
         .map_err(|error| malformed(&format!("entry `{name}`"), format!("it is no exported program ({error})")))?;
     if program.schema_version.major != MAJOR {
         let (major, minor) = (program.schema_version.major, program.schema_version.minor);

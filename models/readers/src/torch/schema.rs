@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
 #[derive(Deserialize)]
-pub(super) struct Program {
+pub(super) struct ExportedProgram {
     pub graph_module: GraphModule,
     pub schema_version: Version,
 }

@@ -22,7 +22,7 @@ pub(super) struct Weights<'a> {
 }
 
 impl<'a> Weights<'a> {
-    /// Reads the lists of weights and of constants beside a program.
+    /// Reads the lists of weights and constants of a program.
     pub fn read(archive: &'a Archive, program: &str) -> Result<Weights<'a>, String> {
         let (top, name) = match program.rsplit_once("models/") {
             Some((top, name)) => (top, name.trim_end_matches(".json")),

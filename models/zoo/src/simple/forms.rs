@@ -4,7 +4,7 @@
 //! axis or `size` each of them, `h` and `w` the two extents of an image, `k` kernel (of products: the summed extent), `s` strides, `p` pads, `d` dilations, `g`
 //! groups, `shape` all extents.
 
-use super::{Arguments, Form, Parts};
+use super::{Arguments, Form, TextParts};
 use models::operators::{
     AdaptivePool, ArgReduce, ArgTop, Attention, BatchNorm, BiasAdd, Binary, BinaryOp, Border, BorderPad, Cast, Clip,
     Compare, CompareOp, Concat, Conv, ConvTranspose, CumSum, Dense, Dequantize, Einsum, Expand, Gather, GatherElements,
@@ -14,7 +14,7 @@ use models::operators::{
 };
 use models::types::{DType, TensorType};
 
-type Made = Result<Parts, String>;
+type Made = Result<TextParts, String>;
 
 pub(super) const FORMS: &[Form] = &[
     form("conv1d", "conv1d:ci=16,size=100,co=32,k=3,p=1", |a| conv(a, 1)),
@@ -313,7 +313,7 @@ fn with_epilogue(a: &Arguments, op: Op, inputs: Vec<TensorType>, axis: i64) -> M
             ("gelu", unary(UnaryOp::Gelu)),
         ],
     )?;
-    Ok(Parts { op, inputs, bias_axis: a.is_set("bias")?.then_some(axis), activation })
+    Ok(TextParts { op, inputs, bias_axis: a.is_set("bias")?.then_some(axis), activation })
 }
 
 /// The equation uses `;` for commas, because commas separate pairs here.
@@ -360,7 +360,7 @@ fn rope(a: &Arguments) -> Made {
 }
 
 fn q_conv(a: &Arguments) -> Made {
-    let Parts { op, inputs, .. } = conv(a, 2)?;
+    let TextParts { op, inputs, .. } = conv(a, 2)?;
     let Op::Conv(Conv { strides, pads, dilations, groups }) = op else { unreachable!("a convolution was asked for") };
     let op = Op::QConv(QConv {
         strides,
@@ -419,7 +419,7 @@ fn scales(a: &Arguments, x: &[i64]) -> Result<(i64, Vec<i64>), String> {
 }
 
 fn choose(a: &Arguments) -> Made {
-    let Parts { op, mut inputs, .. } = two(a, Op::Where(Where {}))?;
+    let TextParts { op, mut inputs, .. } = two(a, Op::Where(Where {}))?;
     inputs.insert(0, TensorType { dtype: DType::Bool, shape: inputs[0].shape.clone() });
     only(op, inputs)
 }
@@ -604,7 +604,7 @@ fn plain(a: &Arguments, op: Op) -> Made {
 }
 
 fn only(op: Op, inputs: Vec<TensorType>) -> Made {
-    Ok(Parts { op, inputs, bias_axis: None, activation: None })
+    Ok(TextParts { op, inputs, bias_axis: None, activation: None })
 }
 
 fn spatial(a: &Arguments, rank: usize) -> Result<Vec<i64>, String> {

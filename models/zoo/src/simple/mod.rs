@@ -20,7 +20,7 @@ pub struct Form {
     /// Name before the colon.
     pub name: &'static str,
     pub example: &'static str,
-    make: fn(&Arguments) -> Result<Parts, String>,
+    make: fn(&Arguments) -> Result<TextParts, String>,
 }
 
 pub fn list() -> &'static [Form] {
@@ -76,7 +76,7 @@ pub fn task_graph(task: &Task) -> Result<Graph> {
 }
 
 /// The parsed form: an operator on new tensors, with optional pointwise operators after it.
-struct Parts {
+struct TextParts {
     op: Op,
     inputs: Vec<TensorType>,
     /// Axis of an added bias vector per channel.
@@ -84,7 +84,7 @@ struct Parts {
     activation: Option<Op>,
 }
 
-impl Parts {
+impl TextParts {
     fn graph(self, name: &str) -> Result<Graph> {
         let mut builder = GraphBuilder::new(name);
         builder.set_scope(name);

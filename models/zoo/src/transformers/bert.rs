@@ -7,7 +7,7 @@ use models::error::Result;
 use models::graph::ValueId;
 use models::operators::{Attention, UnaryOp};
 
-struct Shape {
+struct BertShape {
     width: i64,
     /// Width of the embeddings; a separate layer maps it to `width` if they differ.
     embedding: i64,
@@ -18,11 +18,11 @@ struct Shape {
     epsilon: f64,
 }
 
-impl Shape {
-    fn of(config: &Fields) -> Result<Shape> {
+impl BertShape {
+    fn of(config: &Fields) -> Result<BertShape> {
         let (width, heads) = (config.size("hidden_size")?, config.count("num_attention_heads")?);
         super::check_divides(config, "num_attention_heads", heads, width)?;
-        Ok(Shape {
+        Ok(BertShape {
             width,
             embedding: config.size_or("embedding_size", width)?,
             layers: config.count("num_hidden_layers")?,
@@ -53,7 +53,7 @@ pub(super) fn electra(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
 }
 
 fn encoder(net: &mut Net, config: &Fields, first_place: i64, has_pooler: bool) -> Result<Vec<ValueId>> {
-    let shape = Shape::of(config)?;
+    let shape = BertShape::of(config)?;
     let mut x = embeddings(net, config, &shape, first_place)?;
     if shape.embedding != shape.width {
         x = net.linear("embeddings_project", x, shape.width, Bias::With)?;
@@ -70,7 +70,7 @@ fn encoder(net: &mut Net, config: &Fields, first_place: i64, has_pooler: bool) -
 }
 
 /// Sums and normalises word, token type and position embeddings.
-fn embeddings(net: &mut Net, config: &Fields, shape: &Shape, first_place: i64) -> Result<ValueId> {
+fn embeddings(net: &mut Net, config: &Fields, shape: &BertShape, first_place: i64) -> Result<ValueId> {
     let (places, width) = (net.sequence(), shape.embedding);
     let tokens = net.tokens("tokens", places)?;
     let words = net.embed("embeddings.word_embeddings", tokens, config.size("vocab_size")?, width)?;
@@ -88,7 +88,7 @@ fn embeddings(net: &mut Net, config: &Fields, shape: &Shape, first_place: i64) -
     net.layer_norm("embeddings.LayerNorm", sum, shape.epsilon)
 }
 
-fn block(net: &mut Net, shape: &Shape, scope: &str, x: ValueId) -> Result<ValueId> {
+fn block(net: &mut Net, shape: &BertShape, scope: &str, x: ValueId) -> Result<ValueId> {
     let heads = [shape.heads, shape.head()];
     let own = format!("{scope}.attention.self");
     let q = net.project(&format!("{own}.query"), x, heads, Bias::With)?;
@@ -137,7 +137,7 @@ pub(super) fn distilbert(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>>
 
 /// The layers of a group share their weights.
 pub(super) fn albert(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
-    let mut shape = Shape::of(config)?;
+    let mut shape = BertShape::of(config)?;
     shape.embedding = config.size_or("embedding_size", 128)?;
     shape.activation = activation(config, "hidden_act", "gelu_new")?;
     let mut x = embeddings(net, config, &shape, 0)?;
@@ -155,7 +155,7 @@ pub(super) fn albert(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     Ok(vec![x, net.unary("pooler_activation", UnaryOp::Tanh, pooled)?])
 }
 
-fn albert_block(net: &mut Net, shape: &Shape, scope: &str, x: ValueId) -> Result<ValueId> {
+fn albert_block(net: &mut Net, shape: &BertShape, scope: &str, x: ValueId) -> Result<ValueId> {
     let (heads, own) = ([shape.heads, shape.head()], format!("{scope}.attention"));
     let q = net.project(&format!("{own}.query"), x, heads, Bias::With)?;
     let k = net.project(&format!("{own}.key"), x, heads, Bias::With)?;

@@ -57,7 +57,7 @@ fn check_no_window(config: &Fields) -> Result<()> {
     Ok(())
 }
 
-struct Shape {
+struct LlamaShape {
     width: i64,
     inner: i64,
     heads: i64,
@@ -74,8 +74,8 @@ struct Shape {
     habits: Habits,
 }
 
-impl Shape {
-    fn of(config: &Fields, habits: Habits) -> Result<Shape> {
+impl LlamaShape {
+    fn of(config: &Fields, habits: Habits) -> Result<LlamaShape> {
         let (width, heads) = (config.size("hidden_size")?, config.count("num_attention_heads")?);
         let head = match config.optional_size("head_dim")? {
             Some(head) => head,
@@ -89,7 +89,7 @@ impl Shape {
         let bias = config.flag_or("attention_bias", false)?;
         let activation_default = if habits.is_gemma { "gelu_pytorch_tanh" } else { "silu" };
         let window = if habits.has_window { config.optional_size("sliding_window")? } else { None };
-        Ok(Shape {
+        Ok(LlamaShape {
             width,
             inner: config.size("intermediate_size")?,
             heads,
@@ -108,7 +108,7 @@ impl Shape {
 }
 
 fn decoder(net: &mut Net, config: &Fields, habits: Habits) -> Result<Vec<ValueId>> {
-    let shape = Shape::of(config, habits)?;
+    let shape = LlamaShape::of(config, habits)?;
     let words = config.size("vocab_size")?;
     let tokens = net.tokens("tokens", net.fresh())?;
     let mut x = net.embed("embed_tokens", tokens, words, shape.width)?;
@@ -129,7 +129,7 @@ fn decoder(net: &mut Net, config: &Fields, habits: Habits) -> Result<Vec<ValueId
     Ok(vec![head(net, x, "lm_head", is_tied.then_some("embed_tokens"), words)?])
 }
 
-fn norm(net: &mut Net, shape: &Shape, scope: &str, x: ValueId) -> Result<ValueId> {
+fn norm(net: &mut Net, shape: &LlamaShape, scope: &str, x: ValueId) -> Result<ValueId> {
     if !shape.habits.is_gemma {
         return net.rms_norm(scope, x, shape.epsilon);
     }
@@ -138,8 +138,8 @@ fn norm(net: &mut Net, shape: &Shape, scope: &str, x: ValueId) -> Result<ValueId
     net.push(scope, Op::RmsNorm(RmsNorm { axis: -1, epsilon: shape.epsilon }), &[x, weight])
 }
 
-fn attention(net: &mut Net, shape: &Shape, layer: i64, scope: &str, x: ValueId) -> Result<ValueId> {
-    let Shape { heads, kept, head, .. } = *shape;
+fn attention(net: &mut Net, shape: &LlamaShape, layer: i64, scope: &str, x: ValueId) -> Result<ValueId> {
+    let LlamaShape { heads, kept, head, .. } = *shape;
     let [q, k, v] = if shape.habits.is_packed {
         let (own, shared) = (heads * head, kept * head);
         let all = net.linear(&format!("{scope}.qkv_proj"), x, own + 2 * shared, Bias::Without)?;
@@ -162,7 +162,7 @@ fn attention(net: &mut Net, shape: &Shape, layer: i64, scope: &str, x: ValueId) 
 
 fn project(
     net: &mut Net,
-    shape: &Shape,
+    shape: &LlamaShape,
     [scope, name]: [&str; 2],
     x: ValueId,
     heads: i64,
@@ -179,7 +179,7 @@ fn project(
 }
 
 /// Builds a gated MLP: the activation of one product scales the other.
-fn gated(net: &mut Net, shape: &Shape, scope: &str, x: ValueId) -> Result<ValueId> {
+fn gated(net: &mut Net, shape: &LlamaShape, scope: &str, x: ValueId) -> Result<ValueId> {
     let (gate, up) = if shape.habits.is_packed {
         let both = net.linear(&format!("{scope}.gate_up_proj"), x, 2 * shape.inner, Bias::Without)?;
         let [gate, up] = net.parts(scope, both)?;

@@ -53,7 +53,7 @@ choice! {
         // Decoders also return the keys and values of each layer.
         #[default]
         Prefill = "prefill",
-        /// One more token
+        /// One more token, after earlier ones
         // The keys and values of the tokens before it are inputs.
         Decode = "decode",
     }
@@ -61,9 +61,8 @@ choice! {
 
 /// A graph, with notes about its origin.
 #[derive(Clone, Debug)]
-pub struct Loaded {
+pub struct LoadedTransformer {
     pub graph: Graph,
-    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
@@ -214,7 +213,7 @@ pub fn of_label(label: &str) -> Option<(&str, Phase, i64)> {
 
 /// Loads a model by name: a folder with a `config.json`, a shipped configuration, or `model_type:key=value,…`. Such
 /// fields may also follow the name of a shipped configuration.
-pub fn load(name: &str, options: &Options) -> Result<Loaded> {
+pub fn load(name: &str, options: &Options) -> Result<LoadedTransformer> {
     let config = Path::new(name).join("config.json");
     if config.is_file() {
         let text = crate::files::text(&config, MAX_CONFIG_BYTES)?;
@@ -245,7 +244,7 @@ pub fn load(name: &str, options: &Options) -> Result<Loaded> {
 pub const STEPS_MAX: i64 = 1024;
 
 /// Builds a graph of consecutive decoding steps, each of which reads the keys and values of the previous ones.
-pub fn load_steps(name: &str, options: &Options, steps: i64) -> Result<Loaded> {
+pub fn load_steps(name: &str, options: &Options, steps: i64) -> Result<LoadedTransformer> {
     let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
     if !(1..=STEPS_MAX).contains(&steps) {
         return Err(refused(format!("{steps} steps must be from 1 to {STEPS_MAX}")));
@@ -257,17 +256,17 @@ pub fn load_steps(name: &str, options: &Options, steps: i64) -> Result<Loaded> {
         return Err(refused("only decoding goes in steps".to_owned()));
     }
     let at = |step: i64| load(name, &Options { sequence: options.sequence.saturating_add(step), ..*options });
-    let mut loaded = (0..steps).map(at).collect::<Result<Vec<Loaded>>>()?;
+    let mut loaded = (0..steps).map(at).collect::<Result<Vec<LoadedTransformer>>>()?;
     let graphs: Vec<Graph> = loaded.iter().map(|one| one.graph.clone()).collect();
-    Ok(Loaded { graph: steps::chained(&graphs[0].name, &graphs)?, notes: loaded.swap_remove(0).notes })
+    Ok(LoadedTransformer { graph: steps::chained(&graphs[0].name, &graphs)?, notes: loaded.swap_remove(0).notes })
 }
 
 /// Builds a graph from the text of a configuration, with the weights of a folder if it has any.
-pub fn from_config(text: &str, file: &str, folder: Option<&Path>, options: &Options) -> Result<Loaded> {
+pub fn from_config(text: &str, file: &str, folder: Option<&Path>, options: &Options) -> Result<LoadedTransformer> {
     made(file, &Fields::parse(text, file)?, folder, options)
 }
 
-fn made(name: &str, fields: &Fields, folder: Option<&Path>, options: &Options) -> Result<Loaded> {
+fn made(name: &str, fields: &Fields, folder: Option<&Path>, options: &Options) -> Result<LoadedTransformer> {
     let refused = |reason: String| Error::Model { model: name.to_owned(), reason };
     for (what, number, most) in [("batch size", options.batch, 1 << 16), ("sequence", options.sequence, 1 << 20)] {
         if !(1..=most).contains(&number) {
@@ -298,7 +297,7 @@ fn made(name: &str, fields: &Fields, folder: Option<&Path>, options: &Options) -
     if let Some((count, first)) = weights.unused() {
         notes.push(format!("`{name}`: {count} tensors of its files were not used, such as `{first}`"));
     }
-    Ok(Loaded { graph, notes })
+    Ok(LoadedTransformer { graph, notes })
 }
 
 fn find(name: &str) -> Result<&'static Entry> {

@@ -30,7 +30,6 @@ pub(super) struct Net {
 
 #[derive(Clone, Copy)]
 pub(super) struct Heads {
-    /// Number of query heads.
     pub count: i64,
     /// Number of key and value heads, a divisor of the query heads.
     pub kept: i64,

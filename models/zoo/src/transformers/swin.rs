@@ -14,7 +14,7 @@ const MAX_SIDE: i64 = 1 << 10;
 /// Maximum number of patches per window side.
 const MAX_WINDOW: i64 = 32;
 
-struct Stage {
+struct SwinStage {
     side: i64,
     width: i64,
     heads: i64,
@@ -48,7 +48,7 @@ pub(super) fn swin(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     let last = depths.len() - 1;
     for (index, (depth, heads)) in depths.into_iter().zip(heads).enumerate() {
         check_divides(config, "num_heads", heads, width)?;
-        let stage = Stage {
+        let stage = SwinStage {
             side,
             width,
             heads,
@@ -81,8 +81,8 @@ pub(super) fn swin(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
     Ok(vec![x, net.push("pooler", mean, &[x])?])
 }
 
-fn block_of(net: &mut Net, stage: &Stage, scope: &str, x: ValueId, shift: i64) -> Result<ValueId> {
-    let Stage { side, width, .. } = *stage;
+fn block_of(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId, shift: i64) -> Result<ValueId> {
+    let SwinStage { side, width, .. } = *stage;
     let y = net.layer_norm(&format!("{scope}.layernorm_before"), x, stage.epsilon)?;
     let y = net.reshape(scope, y, &[0, side, side, width])?;
     let y = roll(net, scope, y, shift)?;
@@ -116,22 +116,22 @@ fn roll(net: &mut Net, scope: &str, x: ValueId, shift: i64) -> Result<ValueId> {
 }
 
 /// Reshapes `[batch, side, side, width]` to `[batch · windows, positions, width]`.
-fn windows(net: &mut Net, stage: &Stage, scope: &str, x: ValueId) -> Result<ValueId> {
+fn windows(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId) -> Result<ValueId> {
     let (count, window) = (stage.side / stage.window, stage.window);
     let cut = net.reshape(scope, x, &[0, count, window, count, window, stage.width])?;
     let turned = net.transpose(scope, cut, &[0, 1, 3, 2, 4, 5])?;
     net.reshape(scope, turned, &[-1, window * window, stage.width])
 }
 
-fn whole(net: &mut Net, stage: &Stage, scope: &str, x: ValueId) -> Result<ValueId> {
+fn whole(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId) -> Result<ValueId> {
     let (count, window) = (stage.side / stage.window, stage.window);
     let cut = net.reshape(scope, x, &[net.batch(), count, count, window, window, stage.width])?;
     let turned = net.transpose(scope, cut, &[0, 1, 3, 2, 4, 5])?;
     net.reshape(scope, turned, &[0, stage.side, stage.side, stage.width])
 }
 
-fn attention(net: &mut Net, stage: &Stage, scope: &str, x: ValueId, shift: i64) -> Result<ValueId> {
-    let Stage { width, heads, .. } = *stage;
+fn attention(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId, shift: i64) -> Result<ValueId> {
+    let SwinStage { width, heads, .. } = *stage;
     let cut = [heads, width / heads];
     let own = format!("{scope}.attention.self");
     let q = net.project(&format!("{own}.query"), x, cut, stage.bias)?;
@@ -153,7 +153,7 @@ fn attention(net: &mut Net, stage: &Stage, scope: &str, x: ValueId, shift: i64) 
 }
 
 /// Returns the learned bias for each pair of positions in a window: `[1, heads, positions, positions]`.
-fn distance_bias(net: &mut Net, stage: &Stage, scope: &str) -> Result<ValueId> {
+fn distance_bias(net: &mut Net, stage: &SwinStage, scope: &str) -> Result<ValueId> {
     let (window, places) = (stage.window, stage.window * stage.window);
     let span = 2 * window - 1;
     let table = net.weight(&format!("{scope}.relative_position_bias_table"), &[span * span, stage.heads])?;
@@ -172,7 +172,7 @@ fn distance_bias(net: &mut Net, stage: &Stage, scope: &str) -> Result<ValueId> {
 
 /// Returns the mask of shifted windows, which hides positions that were not neighbours before the shift: `[windows, 1,
 /// positions, positions]`.
-fn hidden(stage: &Stage, shift: i64) -> (TensorType, Const) {
+fn hidden(stage: &SwinStage, shift: i64) -> (TensorType, Const) {
     let (side, window) = (stage.side, stage.window);
     let (count, places) = (side / window, window * window);
     // The band of the original image that a row or column came from.
@@ -196,8 +196,8 @@ fn hidden(stage: &Stage, shift: i64) -> (TensorType, Const) {
 }
 
 /// Merges four neighbouring patches into one of twice the width.
-fn merge(net: &mut Net, stage: &Stage, scope: &str, x: ValueId) -> Result<ValueId> {
-    let Stage { side, width, .. } = *stage;
+fn merge(net: &mut Net, stage: &SwinStage, scope: &str, x: ValueId) -> Result<ValueId> {
+    let SwinStage { side, width, .. } = *stage;
     let half = side / 2;
     let cut = net.reshape(scope, x, &[0, half, 2, half, 2, width])?;
     // The column within a pair is the outer index.

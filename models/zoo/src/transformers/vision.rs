@@ -8,7 +8,7 @@ use models::graph::{Const, ValueId};
 use models::operators::{ArgReduce, Attention, BiasAdd, Cast, Compare, CompareOp, Conv, Expand, GatherNd, Op, UnaryOp};
 use models::types::{DType, TensorType};
 
-struct Names {
+struct VisionNames {
     before: &'static str,
     after: &'static str,
     query: &'static str,
@@ -19,7 +19,7 @@ struct Names {
     outer: &'static str,
 }
 
-const VIT: Names = Names {
+const VIT: VisionNames = VisionNames {
     before: "layernorm_before",
     after: "layernorm_after",
     query: "attention.attention.query",
@@ -30,7 +30,7 @@ const VIT: Names = Names {
     outer: "output.dense",
 };
 
-const CLIP: Names = Names {
+const CLIP: VisionNames = VisionNames {
     before: "layer_norm1",
     after: "layer_norm2",
     query: "self_attn.q_proj",
@@ -41,8 +41,8 @@ const CLIP: Names = Names {
     outer: "mlp.fc2",
 };
 
-struct Shape {
-    names: &'static Names,
+struct VisionShape {
+    names: &'static VisionNames,
     blocks: &'static str,
     width: i64,
     layers: i64,
@@ -54,12 +54,12 @@ struct Shape {
     is_causal: bool,
 }
 
-impl Shape {
-    fn of(config: &Fields, names: &'static Names, blocks: &'static str) -> Result<Shape> {
+impl VisionShape {
+    fn of(config: &Fields, names: &'static VisionNames, blocks: &'static str) -> Result<VisionShape> {
         let is_clip = std::ptr::eq(names, &CLIP);
         let (width, heads) = (config.size("hidden_size")?, config.count("num_attention_heads")?);
         check_divides(config, "num_attention_heads", heads, width)?;
-        Ok(Shape {
+        Ok(VisionShape {
             names,
             blocks,
             width,
@@ -74,7 +74,7 @@ impl Shape {
     }
 }
 
-fn encode(net: &mut Net, shape: &Shape, x: ValueId) -> Result<ValueId> {
+fn encode(net: &mut Net, shape: &VisionShape, x: ValueId) -> Result<ValueId> {
     let names = shape.names;
     let cut = [shape.heads, shape.width / shape.heads];
     let attention = if shape.is_causal { Attention::causal_of_width(cut[1]) } else { Attention::of_width(cut[1]) };
@@ -108,7 +108,7 @@ pub(super) fn deit(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
 
 /// Builds a classifier; `extra` are learned tokens before the patches.
 fn classifier(net: &mut Net, config: &Fields, extra: &[&str]) -> Result<Vec<ValueId>> {
-    let shape = Shape::of(config, &VIT, "encoder.layer")?;
+    let shape = VisionShape::of(config, &VIT, "encoder.layer")?;
     let (patches, count) = patches(net, config, "embeddings.patch_embeddings.projection", shape.width, Bias::With)?;
     let mut parts = Vec::new();
     for name in extra {
@@ -147,7 +147,7 @@ pub(super) fn patches(net: &mut Net, config: &Fields, scope: &str, width: i64, b
 }
 
 pub(super) fn clip_vision(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
-    let shape = Shape::of(config, &CLIP, "encoder.layers")?;
+    let shape = VisionShape::of(config, &CLIP, "encoder.layers")?;
     let (patches, count) = patches(net, config, "embeddings.patch_embedding", shape.width, Bias::Without)?;
     let token = net.weight("embeddings.class_embedding", &[shape.width])?;
     let token = net.push("embeddings", Op::Expand(Expand { shape: vec![net.batch(), 1, shape.width] }), &[token])?;
@@ -163,7 +163,7 @@ pub(super) fn clip_vision(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>
 
 /// Also returns the output at each text's end token.
 pub(super) fn clip_text(net: &mut Net, config: &Fields) -> Result<Vec<ValueId>> {
-    let shape = Shape { is_causal: true, ..Shape::of(config, &CLIP, "encoder.layers")? };
+    let shape = VisionShape { is_causal: true, ..VisionShape::of(config, &CLIP, "encoder.layers")? };
     let tokens = net.tokens("tokens", net.sequence())?;
     let words = net.embed("embeddings.token_embedding", tokens, config.size("vocab_size")?, shape.width)?;
     let table = [config.size_or("max_position_embeddings", 77)?, shape.width];

@@ -12,9 +12,7 @@ use std::path::Path;
 const PREFIXES: &[&str] = &["", "model.", "transformer.", "base_model."];
 
 pub(super) enum Weights {
-    /// Random values with consecutive seeds.
     Random { seed: u64 },
-    /// Values from files.
     Stored { folder: String, entries: BTreeMap<String, Entry>, prefix: String, used: BTreeSet<String> },
 }
 

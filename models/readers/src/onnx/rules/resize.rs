@@ -17,7 +17,7 @@ type Outputs = Outcome<Vec<ValueId>>;
 const MAX_WEIGHTS: i64 = 1 << 24;
 
 /// What is asked of one axis.
-pub(crate) struct Axis {
+pub(crate) struct ResizeAxis {
     pub old: i64,
     pub new: i64,
     pub scale: f64,
@@ -45,8 +45,8 @@ pub(super) fn resize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     };
     let (scales, sizes) = (list(scales, "scales")?, list(sizes, "sizes")?);
     let region = call.optional(1).filter(|_| is_cropped(call)).map(|id| emit.known(id, "roi")).transpose()?;
-    let mut axes: Vec<Axis> =
-        extents.iter().map(|&old| Axis { old, new: old, scale: 1.0, region: (0.0, 1.0) }).collect();
+    let mut axes: Vec<ResizeAxis> =
+        extents.iter().map(|&old| ResizeAxis { old, new: old, scale: 1.0, region: (0.0, 1.0) }).collect();
     let factor = policy(call, &named, &extents, sizes.as_deref())?;
     for (index, &axis) in named.iter().enumerate() {
         let old = extents[axis] as f64;
@@ -86,8 +86,9 @@ pub(super) fn upsample(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     if scales.len() != extents.len() {
         return malformed(format!("`scales` has {} numbers for {} dimensions", scales.len(), extents.len()));
     }
-    let axis = |(&old, &scale): (&i64, &f64)| Axis { old, new: (old as f64 * scale) as i64, scale, region: (0.0, 1.0) };
-    let axes: Vec<Axis> = extents.iter().zip(&scales).map(axis).collect();
+    let axis =
+        |(&old, &scale): (&i64, &f64)| ResizeAxis { old, new: (old as f64 * scale) as i64, scale, region: (0.0, 1.0) };
+    let axes: Vec<ResizeAxis> = extents.iter().zip(&scales).map(axis).collect();
     Ok(vec![resampled(emit, call, x, &axes)?])
 }
 
@@ -107,7 +108,7 @@ fn policy(call: &Call<'_>, named: &[usize], extents: &[i64], sizes: Option<&[f64
     }
 }
 
-fn resampled(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, axes: &[Axis]) -> Outcome<ValueId> {
+fn resampled(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, axes: &[ResizeAxis]) -> Outcome<ValueId> {
     let mode = call.text("mode").unwrap_or("nearest");
     // Before version 11 there was one rule of coordinates.
     let rule = match call.text("coordinate_transformation_mode") {
@@ -120,7 +121,7 @@ fn resampled(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, axes: &[Axis]) ->
         None if call.opset < 11 => "floor",
         None => "round_prefer_floor",
     };
-    let filter = Filter {
+    let filter = ResizeFilter {
         mode,
         rule,
         nearest,
@@ -144,7 +145,7 @@ fn resampled(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, axes: &[Axis]) ->
 }
 
 /// How old elements make new ones.
-pub(crate) struct Filter<'a> {
+pub(crate) struct ResizeFilter<'a> {
     pub mode: &'a str,
     pub rule: &'a str,
     pub nearest: &'a str,
@@ -154,9 +155,9 @@ pub(crate) struct Filter<'a> {
     pub outside: f64,
 }
 
-impl Filter<'_> {
+impl ResizeFilter<'_> {
     /// The operator that does exactly this, if there is one.
-    fn native(&self, axes: &[Axis]) -> Option<ResizeMode> {
+    fn native(&self, axes: &[ResizeAxis]) -> Option<ResizeMode> {
         let is_spatial = axes.len() > 2 && axes[..2].iter().all(|axis| axis.old == axis.new);
         // A scale that is not the ratio of the extents puts elements elsewhere.
         let is_ratio = axes.iter().all(|axis| (axis.scale - axis.new as f64 / axis.old as f64).abs() < 1e-6);
@@ -173,7 +174,7 @@ impl Filter<'_> {
         }
     }
 
-    pub(crate) fn along(&self, emit: &mut Emit<'_>, x: ValueId, index: usize, axis: &Axis) -> Outcome<ValueId> {
+    pub(crate) fn along(&self, emit: &mut Emit<'_>, x: ValueId, index: usize, axis: &ResizeAxis) -> Outcome<ValueId> {
         if axis.old < 1 || axis.new < 0 {
             return malformed(format!("{} elements cannot become {}", axis.old, axis.new));
         }
@@ -207,7 +208,7 @@ impl Filter<'_> {
     }
 
     /// Where a new element lies among the old ones.
-    fn place(&self, new: f64, axis: &Axis) -> Outcome<f64> {
+    fn place(&self, new: f64, axis: &ResizeAxis) -> Outcome<f64> {
         let (old_extent, new_extent) = (axis.old as f64, axis.new as f64);
         // With a scale given, the exact extent may have a fraction.
         let full = axis.scale * old_extent;
@@ -275,7 +276,14 @@ impl Filter<'_> {
     }
 
     /// The data times the weights along one axis.
-    fn product(&self, emit: &mut Emit<'_>, x: ValueId, index: usize, axis: &Axis, weights: &[f64]) -> Outcome<ValueId> {
+    fn product(
+        &self,
+        emit: &mut Emit<'_>,
+        x: ValueId,
+        index: usize,
+        axis: &ResizeAxis,
+        weights: &[f64],
+    ) -> Outcome<ValueId> {
         let rank = emit.rank(x)?;
         let dtype = if emit.dtype(x)?.is_float() { emit.dtype(x)? } else { DType::F32 };
         let x = emit.cast(x, dtype)?;

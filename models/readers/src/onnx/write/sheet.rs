@@ -113,14 +113,14 @@ impl<'a> Sheet<'a> {
         self.done.contains(&node)
     }
 
-    /// The bias that is added to a node's result along this axis and by nobody else read: it is written with the node.
+    /// The bias that is added to a node's result along this axis and has no other use: it is written with the node.
     pub fn take_bias(&mut self, node: &Node, axis: usize) -> Option<(ValueId, ValueId)> {
         let (reader, bias) = self.bias(node.outputs[0], axis)?;
         self.done.insert(reader);
         Some((bias, self.graph.nodes[reader].outputs[0]))
     }
 
-    /// The requantisation of sums, and before it their bias, that nobody else reads: they are written with the sums.
+    /// The requantisation of sums, and before it their bias, if they have no other use: they are written with the sums.
     pub fn take_requantization(&mut self, sums: &Node, axis: usize) -> Option<(Option<ValueId>, &'a Node)> {
         let bias = self.bias(sums.outputs[0], axis);
         let biased = bias.map_or(sums.outputs[0], |(reader, _)| self.graph.nodes[reader].outputs[0]);
@@ -138,7 +138,7 @@ impl<'a> Sheet<'a> {
         Some((bias.map(|(_, bias)| bias), requantize))
     }
 
-    /// The node that adds a constant bias along this axis to a value that nobody else reads, and the bias.
+    /// The node that adds a constant bias along this axis to a value without other uses, and the bias.
     fn bias(&self, sums: ValueId, axis: usize) -> Option<(usize, ValueId)> {
         let reader = self.reader(sums)?;
         let adding = &self.graph.nodes[reader];

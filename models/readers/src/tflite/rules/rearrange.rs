@@ -1,6 +1,6 @@
 //! Blocks, tables and windows of tensors that few networks have.
 
-use crate::onnx::{Axis, Filter};
+use crate::onnx::{ResizeAxis, ResizeFilter};
 use crate::tflite::call::Call;
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
@@ -293,7 +293,7 @@ pub(super) fn nearest(
 
 /// Blends of neighbours whose places count from the corner, of images with their channels last.
 pub(super) fn blended(call: &mut Call<'_, '_>, x: ValueId, extents: &[i64]) -> Outcome<ValueId> {
-    let filter = Filter {
+    let filter = ResizeFilter {
         mode: "linear",
         rule: "asymmetric",
         nearest: "floor",
@@ -307,7 +307,7 @@ pub(super) fn blended(call: &mut Call<'_, '_>, x: ValueId, extents: &[i64]) -> O
     for (index, &new) in extents.iter().enumerate() {
         let old = old[index + 1];
         if old != new && old > 0 {
-            let axis = Axis { old, new, scale: new as f64 / old as f64, region: (0.0, 1.0) };
+            let axis = ResizeAxis { old, new, scale: new as f64 / old as f64, region: (0.0, 1.0) };
             y = filter.along(call.emit, y, index + 1, &axis)?;
         }
     }

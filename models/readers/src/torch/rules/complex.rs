@@ -111,30 +111,31 @@ fn conjugate(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 /// An operand: complex, or real with a dimension for its parts.
-enum Operand {
+enum ComplexOperand {
     Complex(ValueId),
     Real(ValueId),
 }
 
-fn operand(call: &mut Call<'_, '_>, name: &str) -> Outcome<Operand> {
+fn operand(call: &mut Call<'_, '_>, name: &str) -> Outcome<ComplexOperand> {
     let Some(Argument::Tensor(x)) = call.arguments.get(name).cloned() else {
         let number = call.float(name, 1.0)?;
         let dtype = call.emit.dtype(input(call)?)?;
-        return Ok(Operand::Real(call.emit.scalar(dtype, number)?));
+        return Ok(ComplexOperand::Real(call.emit.scalar(dtype, number)?));
     };
     if call.complex.contains(&name) {
-        return Ok(Operand::Complex(x));
+        return Ok(ComplexOperand::Complex(x));
     }
     let shape = [call.emit.extents(x)?, vec![1]].concat();
-    Ok(Operand::Real(call.emit.reshape(x, &shape)?))
+    Ok(ComplexOperand::Real(call.emit.reshape(x, &shape)?))
 }
 
 fn multiply(call: &mut Call<'_, '_>) -> Outputs {
     own(match (operand(call, "self")?, operand(call, "other")?) {
-        (Operand::Complex(a), Operand::Complex(b)) => product(call.emit, a, b)?,
-        (Operand::Complex(a) | Operand::Real(a), Operand::Complex(b) | Operand::Real(b)) => {
-            call.emit.binary(BinaryOp::Mul, a, b)?
-        }
+        (ComplexOperand::Complex(a), ComplexOperand::Complex(b)) => product(call.emit, a, b)?,
+        (
+            ComplexOperand::Complex(a) | ComplexOperand::Real(a),
+            ComplexOperand::Complex(b) | ComplexOperand::Real(b),
+        ) => call.emit.binary(BinaryOp::Mul, a, b)?,
     })
 }
 
@@ -150,7 +151,7 @@ fn product(emit: &mut Emit<'_>, x: ValueId, y: ValueId) -> Outcome<ValueId> {
 fn add(call: &mut Call<'_, '_>) -> Outputs {
     let function = if call.operator == "add" { BinaryOp::Add } else { BinaryOp::Sub };
     match (operand(call, "self")?, operand(call, "other")?) {
-        (Operand::Complex(a), Operand::Complex(b)) if call.float("alpha", 1.0)? == 1.0 => {
+        (ComplexOperand::Complex(a), ComplexOperand::Complex(b)) if call.float("alpha", 1.0)? == 1.0 => {
             own(call.emit.binary(function, a, b)?)
         }
         _ => unsupported("a complex number and a real one are added"),
@@ -159,7 +160,7 @@ fn add(call: &mut Call<'_, '_>) -> Outputs {
 
 fn divide(call: &mut Call<'_, '_>) -> Outputs {
     match (operand(call, "self")?, operand(call, "other")?) {
-        (Operand::Complex(a), Operand::Real(b)) => own(call.emit.binary(BinaryOp::Div, a, b)?),
+        (ComplexOperand::Complex(a), ComplexOperand::Real(b)) => own(call.emit.binary(BinaryOp::Div, a, b)?),
         _ => unsupported("its divisor is complex"),
     }
 }

@@ -93,7 +93,7 @@ pub(super) fn grid_sample(call: &mut Call<'_, '_>) -> Outputs {
         let at = (rank - 1 - axis) as i64;
         let cut = emit.slice(grid, rank + 1, at, at + 1)?;
         let place = unnormalised(emit, cut, extent, is_aligned)?;
-        let axis = Axis { extent, outside, is_aligned };
+        let axis = SampledAxis { extent, outside, is_aligned };
         axes.push(match mode {
             0 => axis.linear(emit, place)?,
             1 => axis.nearest(emit, place)?,
@@ -121,13 +121,13 @@ fn unnormalised(emit: &mut Emit<'_>, x: ValueId, extent: i64, is_aligned: bool) 
 
 /// One axis of an image.
 #[derive(Clone, Copy)]
-struct Axis {
+struct SampledAxis {
     extent: i64,
     outside: Outside,
     is_aligned: bool,
 }
 
-impl Axis {
+impl SampledAxis {
     /// A place moved inside the axis, unless zeros stand outside.
     fn inside(self, emit: &mut Emit<'_>, place: ValueId) -> Outcome<ValueId> {
         match self.outside {
@@ -407,7 +407,7 @@ pub(super) fn deformed_conv(call: &mut Call<'_, '_>) -> Outputs {
         let own_moves = emit.reshape(own_moves, &[n, kernel[0], kernel[1], to[0], to[1], 1])?;
         let place = emit.binary(BinaryOp::Add, own_moves, regular)?;
         let place = emit.reshape(place, &[n, taps, to[0], to[1], 1])?;
-        let axis = Axis { extent: space[axis], outside: Outside::Zeros, is_aligned: false };
+        let axis = SampledAxis { extent: space[axis], outside: Outside::Zeros, is_aligned: false };
         axes.push(axis.linear(emit, place)?);
     }
     let mut seen = looked_up(emit, x, &axes)?;

@@ -1,7 +1,7 @@
 //! Pools and changes of resolution.
 
 use super::{Call, Outputs, numbers_of, push};
-use crate::onnx::{Axis, Filter};
+use crate::onnx::{ResizeAxis, ResizeFilter};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{AdaptivePool, Gather, GlobalPool, Identity, Op, Pool, PoolMode, Resize, ResizeMode};
@@ -82,7 +82,7 @@ pub(super) fn adaptive_max_pool(call: &mut Call<'_, '_>) -> Outputs {
 /// An image and what becomes of each of its sides.
 struct Sides {
     x: ValueId,
-    axes: Vec<Axis>,
+    axes: Vec<ResizeAxis>,
     /// Whether each scale is the quotient of its extents.
     are_quotients: bool,
 }
@@ -123,7 +123,7 @@ fn sides(call: &Call<'_, '_>) -> Outcome<Sides> {
         if !(scale.is_finite() && scale > 0.0) {
             return malformed(format!("{scale} is no scale"));
         }
-        axes.push(Axis { old, new, scale, region: (0.0, 1.0) });
+        axes.push(ResizeAxis { old, new, scale, region: (0.0, 1.0) });
     }
     Ok(Sides { x, axes, are_quotients })
 }
@@ -147,7 +147,7 @@ pub(super) fn nearest_exact(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 /// One old element for each new one, at places rounded down. Places are 32-bit floats in PyTorch, too.
-fn chosen(call: &mut Call<'_, '_>, x: ValueId, axes: &[Axis], place: fn(f32, &Axis) -> f32) -> Outputs {
+fn chosen(call: &mut Call<'_, '_>, x: ValueId, axes: &[ResizeAxis], place: fn(f32, &ResizeAxis) -> f32) -> Outputs {
     let mut y = x;
     for (index, axis) in axes.iter().enumerate() {
         numbers_of(&[axis.new])?;
@@ -168,7 +168,8 @@ pub(super) fn resample(call: &mut Call<'_, '_>, mode: &str, antialias: bool) -> 
     let rule = if call.flag("align_corners", false)? { "align_corners" } else { "half_pixel" };
     // The filter for images that shrink is the one of Pillow.
     let cubic = if antialias { -0.5 } else { -0.75 };
-    let filter = Filter { mode, rule, nearest: "floor", cubic, excludes_outside: antialias, antialias, outside: 0.0 };
+    let filter =
+        ResizeFilter { mode, rule, nearest: "floor", cubic, excludes_outside: antialias, antialias, outside: 0.0 };
     let mut y = x;
     for (index, axis) in axes.iter().enumerate() {
         if axis.old != axis.new || axis.scale != 1.0 {
