@@ -12,7 +12,7 @@ use learn::operator::OperatorEnsemble;
 use learn::operator_statistics::OperatorStatistics;
 use learn::predictor::{About, Predictor};
 use learn::trees::Trees;
-use learn::trees::columns::{Reader, Writer};
+use learn::trees::columns::{Reader, TreeWriter};
 use samples::features::FEATURES;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -106,7 +106,7 @@ fn body(predictor: &Predictor) -> Vec<u8> {
     let header = serde_json::to_vec(&header).expect("numbers and texts have a JSON form");
     let mut bytes = (header.len() as u32).to_le_bytes().to_vec();
     bytes.extend_from_slice(&header);
-    let mut writer = Writer::default();
+    let mut writer = TreeWriter::default();
     predictor.learned.operators.values().flat_map(OperatorEnsemble::all_trees).for_each(|trees| writer.put(trees));
     bytes.extend(writer.into_bytes());
     bytes
@@ -117,12 +117,12 @@ pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
     let packed = packed(bytes)?;
     let (all, hash) = bytes.split_last_chunk::<HASH_BYTES>().ok_or("it ends early")?;
     if blake3::hash(all).as_bytes() != hash {
-        return Err("it is damaged: its content does not have the hash it ends with".to_owned());
+        return Err("it is damaged: its content does not match its hash".to_owned());
     }
     let mut body = Vec::new();
     unpacked(packed)?.take(MAX_BYTES + 1).read_to_end(&mut body).map_err(|error| format!("it is damaged: {error}"))?;
     if body.len() as u64 > MAX_BYTES {
-        return Err(format!("it unpacks to more than {MAX_BYTES} bytes"));
+        return Err(format!("it decompresses to more than {MAX_BYTES} bytes"));
     }
     let (length, rest) = body.split_first_chunk::<4>().ok_or("it ends early")?;
     let (header, rest) = rest.split_at_checked(header_bytes(*length)?).ok_or("its header is longer than the file")?;
@@ -156,7 +156,7 @@ fn unpacked(packed: &[u8]) -> std::result::Result<impl Read, String> {
 
 fn header_bytes(length: [u8; 4]) -> std::result::Result<usize, String> {
     let length = u32::from_le_bytes(length) as usize;
-    if length > MAX_HEADER_BYTES { Err("its header is longer than any".to_owned()) } else { Ok(length) }
+    if length > MAX_HEADER_BYTES { Err("its header is too long".to_owned()) } else { Ok(length) }
 }
 
 fn read_header(bytes: &[u8]) -> std::result::Result<Header, String> {
@@ -167,17 +167,17 @@ fn learned(header: Header, reader: &mut Reader<'_>) -> std::result::Result<Predi
     let about = header.about;
     let ours = FEATURES.iter().map(|feature| feature.name);
     if about.names.len() < FEATURES.len() || !ours.zip(&about.names).all(|(ours, theirs)| ours == theirs) {
-        return Err("it was made for other features than this program computes; train it again".to_owned());
+        return Err("it has other features than this program computes; train it again".to_owned());
     }
     if about.devices.values().any(|device| !device.is_sound()) {
         return Err("it describes a device by numbers that are not positive".to_owned());
     }
     if about.in_place.values().any(|learned| !learned.is_sound()) {
-        return Err("what it learned of operators in their places are no numbers".to_owned());
+        return Err("its values for operators in the network are not numbers".to_owned());
     }
     let errors = about.held_out.values().flat_map(BTreeMap::values);
     if errors.into_iter().any(|error| !(error.median_percent.is_finite() && error.median_percent >= 0.0)) {
-        return Err("how far off its answers are is not a number".to_owned());
+        return Err("an error of it is not a number".to_owned());
     }
     let width = about.names.len() + 1;
     let mut operators = BTreeMap::new();
@@ -200,7 +200,7 @@ fn learned(header: Header, reader: &mut Reader<'_>) -> std::result::Result<Predi
             choice_classifiers.insert(device, ChoiceClassifier { classes: choices.into_iter().zip(trees).collect() });
         }
         if operator.corrections.values().any(|correction| !correction.is_sound()) {
-            return Err(format!("operator `{name}`: its corrections do not fit together"));
+            return Err(format!("operator `{name}`: its corrections are inconsistent"));
         }
         let (statistics, corrections) = (operator.statistics, operator.corrections);
         operators.insert(
@@ -214,6 +214,6 @@ fn learned(header: Header, reader: &mut Reader<'_>) -> std::result::Result<Predi
 fn of_width(trees: Trees, width: usize) -> std::result::Result<Trees, String> {
     match trees.features == width {
         true => Ok(trees),
-        false => Err(format!("its trees ask for {} features, not {width}", trees.features)),
+        false => Err(format!("its trees have {} features, not {width}", trees.features)),
     }
 }

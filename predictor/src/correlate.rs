@@ -79,14 +79,14 @@ pub struct Correlation {
 /// out.
 pub fn correlate(samples: &Samples) -> Vec<Correlation> {
     let all: Vec<usize> = (0..samples.rows.len()).collect();
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<FeatureGroup> = Vec::new();
     for (operator, rows) in by_operator(samples, &all) {
         for device in 0..samples.devices.len() as u32 {
             let rows: Vec<usize> = rows.iter().copied().filter(|row| samples.rows[*row].device == device).collect();
             let (below, beyond) = around_knees(samples, &rows);
             for (part, rows) in [(Part::All, rows), (Part::UpToKnee, below), (Part::BeyondKnee, beyond)] {
                 if rows.len() >= FEWEST {
-                    groups.push(Group { operator, device, part, rows });
+                    groups.push(FeatureGroup { operator, device, part, rows });
                 }
             }
         }
@@ -97,7 +97,7 @@ pub fn correlate(samples: &Samples) -> Vec<Correlation> {
 }
 
 /// Rows that are looked at together.
-struct Group {
+struct FeatureGroup {
     operator: u32,
     device: u32,
     part: Part,
@@ -126,7 +126,7 @@ fn around_knees(samples: &Samples, rows: &[usize]) -> (Vec<usize>, Vec<usize>) {
     with_knee.partition(|row| threads(*row) <= knees[&samples.rows[*row].shape])
 }
 
-fn of_group(samples: &Samples, group: &Group) -> Vec<Correlation> {
+fn of_group(samples: &Samples, group: &FeatureGroup) -> Vec<Correlation> {
     let rows = &group.rows;
     let mut drawn = rows.to_vec();
     drawn.shuffle(&mut ChaCha8Rng::seed_from_u64(0));

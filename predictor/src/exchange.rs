@@ -120,7 +120,7 @@ fn read_one(path: &Path, names: &[String]) -> Result<Trees> {
     let trees = Trees::from_json(&text).map_err(|error| Error::table(path, error.to_string()))?;
     let named: Named = serde_json::from_str(&text).map_err(|error| Error::table(path, error.to_string()))?;
     if trees.features != names.len() {
-        let problem = format!("its trees ask for {} features, the predictor has {}", trees.features, names.len());
+        let problem = format!("its trees have {} features, the predictor has {}", trees.features, names.len());
         return Err(Error::table(path, problem));
     }
     // XGBoost's files may have no names; where there are some, they say what the columns are.

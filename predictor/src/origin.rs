@@ -66,7 +66,7 @@ impl Origin {
             return None;
         }
         if self.provenance.is_none() {
-            let problem = "which code and which TVM the predictor learned from is not recorded in its file";
+            let problem = "the predictor's file lacks the code and the TVM version of its training data";
             return Some(format!("{problem}; `oppredict train` of this version records it"));
         }
         let mut differs = Vec::new();
@@ -79,7 +79,7 @@ impl Origin {
             differs.push(format!("compiled by TVM {}, not {}", self.other_tvm.join(" and "), tvm_version()));
         }
         (!differs.is_empty()).then(|| {
-            format!("the predictor learned from code that these programs do not make now: {}", differs.join("; "))
+            format!("the predictor was trained on code that these programs no longer generate: {}", differs.join("; "))
         })
     }
 }

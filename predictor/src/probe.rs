@@ -93,7 +93,7 @@ pub fn race(program: &Path, choice: &Value, rounds: u32, deadline: Duration) -> 
     finish(child, deadline).map_err(failed)?;
     let text = std::fs::read_to_string(&answer).map_err(|error| Error::io("read", &answer, error))?;
     serde_json::from_str(text.lines().last().unwrap_or_default())
-        .map_err(|error| failed(format!("its answer is none: {error}")))
+        .map_err(|error| failed(format!("its output is invalid JSON: {error}")))
 }
 
 /// Measures operators of short forms with their default schedules, each on each number of threads; those that gave a time.
@@ -155,7 +155,7 @@ fn finish(mut child: Child, deadline: Duration) -> std::result::Result<String, S
             Ok(None) if Instant::now() > end => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("it took longer than {} s", deadline.as_secs_f64()));
+                return Err(format!("it exceeded the limit of {} s", deadline.as_secs_f64()));
             }
             Ok(None) => std::thread::sleep(Duration::from_millis(20)),
             Err(error) => return Err(format!("it cannot be waited for: {error}")),

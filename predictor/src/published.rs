@@ -30,7 +30,7 @@ fn both(program: &Path) -> Result<[PathBuf; 2]> {
         .find(|folder| folder.join(CPU).is_file())
         .ok_or_else(|| {
             Error::Query(format!(
-                "no predictor came with `{}`: give one with --predictor FILE, which `oppredict train` writes",
+                "`{}` has no built-in predictor: give one with --predictor FILE, which `oppredict train` writes",
                 program.display()
             ))
         })?;

@@ -46,11 +46,11 @@ pub enum ScheduleList<'a> {
 pub struct Space<'a> {
     text: String,
     #[serde(default, borrow)]
-    sample: Vec<Knobs<'a>>,
+    sample: Vec<ListedKnobs<'a>>,
 }
 
 /// The text of an object whose fields are knobs.
-struct Knobs<'a>(&'a str);
+struct ListedKnobs<'a>(&'a str);
 
 /// What is needed of the plan of a folder of artifacts.
 #[derive(Deserialize)]
@@ -83,18 +83,18 @@ pub struct Build<'a> {
 pub type NamedSchedule = (Value, BTreeMap<String, f64>);
 
 /// One schedule of an operator.
-pub struct ListedSchedule<'a>(Source<'a>);
+pub struct ListedSchedule<'a>(ListSource<'a>);
 
-enum Source<'a> {
+enum ListSource<'a> {
     Knobs(&'a str),
     Build(&'a Build<'a>),
 }
 
-impl<'de: 'a, 'a> Deserialize<'de> for Knobs<'a> {
+impl<'de: 'a, 'a> Deserialize<'de> for ListedKnobs<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = <&RawValue>::deserialize(deserializer)?.get();
         match text.starts_with('{') {
-            true => Ok(Knobs(text)),
+            true => Ok(ListedKnobs(text)),
             false => Err(de::Error::custom("knobs are fields of an object")),
         }
     }
@@ -113,7 +113,7 @@ impl<'a> ScheduleList<'a> {
     /// Parses a plan, which is one document, or a list of spaces, which is the last line of what was printed.
     pub fn parse(text: &'a str) -> Result<ScheduleList<'a>, String> {
         let is_neither =
-            "it is neither what `opcollect space --sample N --json` prints nor the plan of `opcollect build`";
+            "it is neither output of `opcollect space --sample N --json` nor the plan of `opcollect build`";
         let last = text.lines().last().unwrap_or_default();
         for document in [text, last] {
             if let Ok(spaces) = serde_json::from_str(document) {
@@ -136,13 +136,13 @@ impl<'a> ScheduleList<'a> {
         match self {
             ScheduleList::Spaces(spaces) => {
                 let samples = spaces.iter().find(|space| space.text == operator).map(|space| &space.sample);
-                samples.into_iter().flatten().map(|knobs| ListedSchedule(Source::Knobs(knobs.0))).collect()
+                samples.into_iter().flatten().map(|knobs| ListedSchedule(ListSource::Knobs(knobs.0))).collect()
             }
             ScheduleList::Plan { tasks, builds } => {
                 let is_wanted: Vec<bool> = tasks.iter().map(|task| task == operator).collect();
                 let is_built =
                     |build: &&Build<'_>| build.failure.is_none() && is_wanted.get(build.task).is_some_and(|is| *is);
-                builds.iter().filter(is_built).map(|build| ListedSchedule(Source::Build(build))).collect()
+                builds.iter().filter(is_built).map(|build| ListedSchedule(ListSource::Build(build))).collect()
             }
         }
     }
@@ -152,13 +152,13 @@ impl ListedSchedule<'_> {
     /// Reads the schedule; a text that is no schedule has none.
     pub fn read(&self) -> Result<Option<NamedSchedule>, String> {
         match self.0 {
-            Source::Knobs(text) => {
+            ListSource::Knobs(text) => {
                 check_length(text)?;
                 let knobs = serde_json::from_str(text).map_err(|error| error.to_string())?;
                 let extras = of_knobs(&knobs);
                 Ok(Some((knobs.into(), extras)))
             }
-            Source::Build(build) => build.read(),
+            ListSource::Build(build) => build.read(),
         }
     }
 }

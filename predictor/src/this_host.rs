@@ -93,8 +93,7 @@ impl Calibration {
         let known = sentinels.iter().filter(|one| one.is_known()).count();
         if known < FEWEST {
             return Err(Error::Probe(format!(
-                "only {known} of {} sentinels have a time that is known to {:.0} %, and {FEWEST} are needed: others compute on this \
-                 machine; try again when it is quieter",
+                "only {known} of {} sentinels have an uncertainty below {:.0} %, and {FEWEST} are needed: the machine is busy; try again when it is quieter",
                 SENTINELS.len() * threads.len(),
                 100.0 * UNCERTAINTY_MOST
             )));
@@ -109,7 +108,7 @@ impl Calibration {
         let known = Calibration::read(path)?;
         if known.data_hash != predictor.about.data_hash {
             let problem = format!("the calibration `{}` was made for another predictor", path.display());
-            return Err(Error::Query(format!("{problem}; `oppredict adapt --this-host` makes one")));
+            return Err(Error::Query(format!("{problem}; `oppredict adapt --this-host` creates one")));
         }
         Ok(known)
     }
@@ -118,7 +117,7 @@ impl Calibration {
     pub fn read(path: &Path) -> Result<Calibration> {
         let refuse = |problem: String| {
             Error::Query(format!(
-                "cannot use the calibration `{}`: {problem}; `oppredict adapt --this-host` makes a new one",
+                "cannot use the calibration `{}`: {problem}; `oppredict adapt --this-host` creates a new one",
                 path.display()
             ))
         };
@@ -130,7 +129,7 @@ impl Calibration {
         };
         match known.known().count() >= FEWEST && known.sentinels.iter().all(is_sound) {
             true => Ok(known),
-            false => Err(refuse("its numbers make no sense".to_owned())),
+            false => Err(refuse("its numbers are out of range".to_owned())),
         }
     }
 

@@ -180,7 +180,7 @@ fn answers_say_how_many_threads_they_are_for_and_how_far_off_such_are() {
     let (count, word, _, reason) = assumed(&predictor, None, None);
     assert_eq!((count, word, ask(&predictor, "middle").threads), (2.0, "thread", 2.0));
     assert!(reason.contains("the most that were learned from, of 64"), "{reason}");
-    assert!(assumed(&predictor, None, Some(96)).3.contains("this machine has 96, of so many nothing was learned"));
+    assert!(assumed(&predictor, None, Some(96)).3.contains("this machine has 96, which the training data lacks"));
     let (count, _, _, reason) = assumed(&predictor, None, Some(1));
     assert!(count == 1.0 && reason.contains("all CPUs of this machine"), "{count} {reason}");
 
@@ -587,7 +587,7 @@ fn a_model_is_answered_where_one_of_its_operators_was_never_learned() {
     let bound = &answers[1].prediction;
     let alone = single[1].as_ref().expect("what was never learned has a bound, alone or in a model");
     assert_eq!((alone.basis, alone.time_ns), (Basis::Bound, bound.time_ns));
-    assert!(bound.outside[0].contains("nothing was learned of `strange`"), "{bound:?}");
+    assert!(bound.outside[0].contains("the training data lacks `strange`"), "{bound:?}");
     assert!(
         bound.time_ns >= bound.attainable_ns && bound.low_ns == bound.time_ns && bound.high_ns.is_nan(),
         "{bound:?}"
@@ -602,7 +602,7 @@ fn a_model_is_answered_where_one_of_its_operators_was_never_learned() {
     let knobs = queries::Setting { extras: [("knob.tile_x".to_owned(), 4.0)].into(), ..setting };
     let error =
         queries::predict_model(&predictor, &layers, &knobs).expect_err("a schedule is one operator's").to_string();
-    assert!(error.contains("knobs name a schedule of one operator"), "{error}");
+    assert!(error.contains("knobs apply to one operator"), "{error}");
 }
 
 #[test]

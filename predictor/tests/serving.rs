@@ -191,7 +191,7 @@ fn bad_requests_are_refused_and_do_no_harm() {
         "outside of what was learned",
     );
     let knobs = json!({ "operators": ["soft:m=100,n=200"], "device": "middle", "knobs": { "tile_q": 8 } });
-    refused(post(address, &knobs.to_string()), 422, "nothing was learned of its knobs");
+    refused(post(address, &knobs.to_string()), 422, "its knobs are unknown");
     refused(post(address, &json!({ "operators": vec!["soft"; 1001] }).to_string()), 422, "more than 1000");
     // More than is taken is refused at once, and the reply arrives although the client still sends.
     refused(post(address, &" ".repeat(1_100_000)), 413, "more than 1048576 bytes");

@@ -78,7 +78,7 @@ class Predictor:
         `source` is `local` for a name of the zoo, `transformers` for a name or a folder with a `config.json`, or `onnx`,
         `torch` or `tflite` for a file. Layers that are alike are one entry of `layers`, with `count`; `total` has
         `time_ns`, `low_ns` and `high_ns`. What is not known is `None`. Every layer has a time, and its `basis` says what that
-        rests on: it was `learned`, is `extrapolated`, or is a `bound`, the least it can take, as nothing was learned of it;
+        rests on: it was `learned`, is `extrapolated`, or is a `bound`, a lower bound, because the training data lacks the operator;
         `total` has `extrapolated_ns` and `bounds_ns`, too.
         """
         for what, number in [("batch", batch), ("sequence", sequence)]:

@@ -2,7 +2,7 @@
 //! handles Ctrl-C.
 
 use crate::failed;
-use engine::campaign::Event;
+use engine::campaign::CampaignEvent;
 use engine::observer::{self, Observer, StoreStatus};
 use engine::progress::{Meter, ReadingSink};
 use pyo3::exceptions::PyRuntimeError;
@@ -81,7 +81,7 @@ struct Progress {
 }
 
 impl observer::Progress for Progress {
-    fn hear(&mut self, event: &Event<'_>) {
+    fn hear(&mut self, event: &CampaignEvent<'_>) {
         self.meter.take(event);
     }
 

@@ -12,12 +12,7 @@ use pyo3::prelude::*;
 use serde::Serialize;
 use std::path::PathBuf;
 
-pyo3::create_exception!(
-    opcollect,
-    Error,
-    PyException,
-    "What is wrong with a request or with this machine, and what to do."
-);
+pyo3::create_exception!(opcollect, Error, PyException, "An error of a request or of this machine, with a hint.");
 
 /// Converts an error message into an exception.
 fn refused(error: impl std::fmt::Display) -> PyErr {

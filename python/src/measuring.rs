@@ -12,14 +12,14 @@ use engine::campaign::Settings;
 use engine::campaign::settings::Resolved;
 use engine::collection_report::{CollectionReport, describe};
 use engine::failure::Failure;
-use engine::given::InputFiles;
+use engine::input_files::InputFiles;
 use engine::model_run::{self, ModelRunOptions, write_outputs};
 use engine::observer::Observer;
 use engine::profile::{
     self as profiles, CodeOptions, DEFAULT_SAMPLE_HERTZ, DEFAULT_TRACE_MIB, FileOptions, ProfileOptions,
 };
 use engine::repeat::RepeatOptions;
-use engine::report::profile::View;
+use engine::report::profile::ProfileView;
 use engine::session::{Session, SessionOptions};
 use models::{Choice, Parallel, names};
 use pyo3::prelude::*;
@@ -193,13 +193,13 @@ pub fn profile(
     let mut settings = without_search(settings::read(configuration, settings)?, options.threads);
     settings.request_counters(&profiles::counters(&options.counters));
     let group_by = group_of(&options.group_by, options.levels)?;
-    let schedule = options.schedule.as_deref().map(str::parse::<::profile::Schedule>).transpose().map_err(refused)?;
+    let schedule = options.schedule.as_deref().map(str::parse::<::profile::ProfileSchedule>).transpose().map_err(refused)?;
     engine_thread::run(py, &callbacks, move |observer, signal| {
         let inputs = InputFiles { input: options.input.clone(), inputs: options.inputs.clone() };
         let profiling = ProfileOptions { schedule, group_by, signal, ..profiling(&options, &inputs) };
         let Resolved { config, loaded } = resolve(settings)?;
         let profiled = profiles::run(&profiling, config, &loaded, &observer)?;
-        let view = View { row_limit: options.row_limit, has_memory: false };
+        let view = ProfileView { row_limit: options.row_limit, has_memory: false };
         Ok((json(&profiled.report)?, profiled.text(view, &Paper::plain(options.width))))
     })
 }
@@ -250,9 +250,8 @@ fn resolve(settings: Settings) -> engine::Result<Resolved> {
     let (target, unit) = (settings.model.target.as_deref(), settings.model.unit.as_deref());
     let kind = target.and_then(|target| targets::find_unit(target, unit));
     if kind.is_some_and(|kind| kind.default_board().is_some()) {
-        return Err(Failure::usage("`pynq` is a board, and boards are reached from the command line").with_hint(
-            "collect with `opcollect --target pynq --host`, or from a core that is simulated: `unit=\"fpga\"`",
-        ));
+        return Err(Failure::usage("`pynq` needs a board, which only the command line supports")
+            .with_hint("collect with `opcollect --target pynq --host`, or from a simulated core: `unit=\"fpga\"`"));
     }
     settings.resolve_here()
 }

@@ -14,7 +14,7 @@ use pyo3::types::{PyDict, PyFloat, PyInt, PyString};
 use samples::table::Mapping;
 use std::path::PathBuf;
 
-pyo3::create_exception!(oppredict, Error, PyValueError, "What is wrong with a file or a question, and what to do.");
+pyo3::create_exception!(oppredict, Error, PyValueError, "An error of a file or a request, with a hint.");
 
 fn refused(error: impl std::fmt::Display) -> PyErr {
     Error::new_err(error.to_string())

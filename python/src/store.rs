@@ -2,7 +2,7 @@
 
 use crate::engine_thread::Callbacks;
 use crate::{failed, json, refused};
-use capture::trace::{Bounds, Value};
+use capture::trace::{QueryBounds, Value};
 use datasets::best::Question;
 use datasets::{COLUMNS, Cell, Choose, Column, Format, Kind, Record};
 use engine::best::find_best;
@@ -162,7 +162,7 @@ pub fn query<'py>(
 ) -> PyResult<Bound<'py, PyDict>> {
     let choose = choice(choose)?;
     let time = Duration::try_from_secs_f64(seconds).map_err(refused)?;
-    let bounds = Bounds { time, memory_mib, ..Bounds::default() };
+    let bounds = QueryBounds { time, memory_mib, ..QueryBounds::default() };
     let answer = detached(py, &callbacks, |observer| {
         engine::query::query(&store, &sql, choose, bounds, observer).map(|report| report.answer)
     })?;
@@ -237,7 +237,10 @@ pub fn export(
     let format = match format {
         Some(name) => Format::named(&name).map_err(refused)?,
         None => Format::of_path(&path).ok_or_else(|| {
-            refused(format!("the name `{}` does not say the format; give csv, parquet or jsonl", path.display()))
+            refused(format!(
+                "the format is unknown, because `{}` has no known ending; give csv, parquet or jsonl",
+                path.display()
+            ))
         })?,
     };
     detached(py, &callbacks, |observer| {

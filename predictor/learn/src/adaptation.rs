@@ -16,7 +16,7 @@ const FEWEST: usize = 20;
 
 /// The effect of a device's measurements on the predictions for one operator.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Change {
+pub struct DeviceChange {
     pub operator: String,
     pub device: String,
     pub rows: usize,
@@ -27,7 +27,7 @@ pub struct Change {
 }
 
 /// Corrects a predictor for every device in the samples that is not in its training data.
-pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>> {
+pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<DeviceChange>> {
     let samples = samples.with_features(&predictor.about.names);
     let learned = &predictor.learned;
     let mut groups: BTreeMap<(u32, u32), Vec<usize>> = BTreeMap::new();
@@ -40,7 +40,7 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>>
     }
     if groups.is_empty() {
         return Err(Error::Data(
-            "there is no measurement of a known operator on a device that the predictor did not learn from; to learn more of a known device, train again with all data".to_owned(),
+            "there is no measurement of a known operator on a new device; for more data of a known device, train again with all data".to_owned(),
         ));
     }
     let mut changes = Vec::new();
@@ -62,7 +62,7 @@ pub fn adapt(predictor: &mut Predictor, samples: Samples) -> Result<Vec<Change>>
         }
         predictor.about.devices.insert(device.0.clone(), device.1.clone());
         let (operator, device) = (operator.clone(), device.0.clone());
-        changes.push(Change { operator, device, rows: rows.len(), before: mean_percent(&before), after });
+        changes.push(DeviceChange { operator, device, rows: rows.len(), before: mean_percent(&before), after });
     }
     Ok(changes)
 }

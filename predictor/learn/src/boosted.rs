@@ -2,7 +2,7 @@
 
 use super::trees::Trees;
 use crate::error::{Error, Result};
-use crate::xgboost::{Booster, Data, Output};
+use crate::xgboost::{Booster, BoosterOutput, Data};
 use samples::features::Matrix;
 use serde::{Deserialize, Serialize};
 
@@ -143,13 +143,13 @@ fn compare(booster: &Booster, trees: &Trees, matrix: &Matrix) -> Result<()> {
     const ROWS: usize = 64;
     let some: Vec<usize> = (0..matrix.rows()).step_by(matrix.rows().div_ceil(ROWS).max(1)).collect();
     let some = matrix.select(&some);
-    let theirs = booster.predict(&Data::new(&some)?, Output::Margin)?;
+    let theirs = booster.predict(&Data::new(&some)?, BoosterOutput::Margin)?;
     let is_near = |(ours, theirs): (f32, f32)| (ours - theirs).abs() <= 1e-4 * (1.0 + theirs.abs());
     match trees.predict(&some).into_iter().zip(theirs).all(is_near) {
         true => Ok(()),
-        false => Err(Error::XgBoost(
-            "this XGBoost means something else by its trees than this program; run scripts/setup".to_owned(),
-        )),
+        false => {
+            Err(Error::XgBoost("this version of XGBoost evaluates trees differently; run scripts/setup".to_owned()))
+        }
     }
 }
 
@@ -178,13 +178,13 @@ mod tests {
         // XGBoost must read our JSON and predict the same from it.
         let booster = Booster::load(&trees.to_json(&names)).expect("our JSON");
         let data = Data::new(&matrix).expect("rows");
-        let theirs = booster.predict(&data, Output::Margin).expect("answers");
+        let theirs = booster.predict(&data, BoosterOutput::Margin).expect("answers");
         let ours = trees.predict(&matrix);
         for (row, (ours, theirs)) in ours.iter().zip(&theirs).enumerate() {
             assert!((ours - theirs).abs() < 1e-4, "row {row}: {ours} {theirs}");
             assert_eq!(*ours, trees.predict_row(matrix.row(row)), "row {row}");
         }
-        let contributions = booster.predict(&data, Output::Contributions).expect("contributions");
+        let contributions = booster.predict(&data, BoosterOutput::Contributions).expect("contributions");
         for (parts, whole) in contributions.chunks(4).zip(&theirs) {
             assert!((parts.iter().sum::<f32>() - whole).abs() < 1e-3, "{parts:?} {whole}");
         }

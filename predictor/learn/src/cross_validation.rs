@@ -18,7 +18,6 @@ pub struct CrossValidatedError {
     pub median_percent: f64,
     /// Number of shapes, each of which was held out once.
     pub shapes: usize,
-    /// Number of rows of these shapes.
     pub rows: usize,
 }
 

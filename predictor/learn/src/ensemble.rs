@@ -177,7 +177,6 @@ fn gated_by_device((matrix, labels): &TrainingSet, parameters: &BoostingParamete
 }
 
 impl Ensemble {
-    /// Fits the statistics of an operator and returns its training set.
     pub(super) fn fit_statistics(&mut self, samples: &Samples, operator: u32, rows: &[usize]) -> TrainingSet {
         let name = &samples.operators[operator as usize];
         let statistics = operator_statistics::of(samples, rows);

@@ -39,7 +39,7 @@ const PRIOR_PENALTY: f64 = 3.0;
 pub struct Correction {
     /// Launch overhead on the device.
     pub overhead_ns: f64,
-    kernel: Kernel,
+    kernel: CovarianceKernel,
     inputs: Vec<Input>,
     weights: Vec<f64>,
 }
@@ -48,7 +48,6 @@ pub struct Correction {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Input {
-    /// Sizes as logarithms.
     pub sizes: Vec<f32>,
     /// Difference between each ensemble member's prediction and the ensemble's.
     pub deviations: Vec<f32>,
@@ -59,7 +58,7 @@ pub struct Input {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Kernel {
+struct CovarianceKernel {
     length_scale: f64,
     signal_variance: f64,
     linear_variance: f64,
@@ -71,7 +70,6 @@ struct Kernel {
 #[derive(Clone, Copy, Debug)]
 struct Similarity {
     squared_distance: f64,
-    /// Dot product of the deviations.
     deviation_product: f64,
     /// Share of trees in which both inputs reach the same leaf.
     shared_leaves: f64,
@@ -112,11 +110,11 @@ impl Correction {
     }
 }
 
-impl Kernel {
-    fn of(places: [usize; 5]) -> Kernel {
+impl CovarianceKernel {
+    fn of(places: [usize; 5]) -> CovarianceKernel {
         let [length_scale, signal_variance, linear_variance, forest_variance, noise_variance] =
             std::array::from_fn(|which| GRID[which][places[which]]);
-        Kernel { length_scale, signal_variance, linear_variance, forest_variance, noise_variance }
+        CovarianceKernel { length_scale, signal_variance, linear_variance, forest_variance, noise_variance }
     }
 
     fn covariance(&self, pair: Similarity) -> f64 {
@@ -160,7 +158,7 @@ pub fn fit(overhead_ns: f64, inputs: Vec<Input>, residuals: &[f64]) -> Correctio
 
 /// Selects the inputs to measure, greedily: each one minimises the total posterior variance given those before it.
 pub fn most_informative(inputs: &[Input], count: usize) -> Vec<usize> {
-    let kernel = Kernel::of(PRIOR_MODE);
+    let kernel = CovarianceKernel::of(PRIOR_MODE);
     let width = inputs.len();
     // Posterior covariance of all inputs, given the selected ones.
     let mut covariance = vec![0.0; width * width];
@@ -198,10 +196,10 @@ fn pairs(inputs: &[Input]) -> Vec<Vec<Similarity>> {
 }
 
 /// Returns the kernel with the largest posterior probability, by coordinate search from the prior's mode.
-fn likeliest(pairs: &[Vec<Similarity>], residuals: &[f64]) -> Kernel {
+fn likeliest(pairs: &[Vec<Similarity>], residuals: &[f64]) -> CovarianceKernel {
     let cost = |places: [usize; 5]| {
         let steps: usize = places.iter().zip(PRIOR_MODE).map(|(one, mode)| one.abs_diff(mode).pow(2)).sum();
-        Kernel::of(places).deviance(pairs, residuals) + PRIOR_PENALTY * steps as f64
+        CovarianceKernel::of(places).deviance(pairs, residuals) + PRIOR_PENALTY * steps as f64
     };
     let mut best = (cost(PRIOR_MODE), PRIOR_MODE);
     loop {
@@ -217,7 +215,7 @@ fn likeliest(pairs: &[Vec<Similarity>], residuals: &[f64]) -> Kernel {
             }
         }
         if best.1 == from {
-            return Kernel::of(from);
+            return CovarianceKernel::of(from);
         }
     }
 }

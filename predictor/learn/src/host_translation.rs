@@ -11,14 +11,12 @@ pub struct Distance {
     pub factor: f64,
     /// 90 % of measured operators should lie between this …
     pub low: f64,
-    /// … and this.
     pub high: f64,
 }
 
 /// Factors from times of the machine that was learned from to times of another one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HostTranslation {
-    /// The class of hosts that answers are for.
     pub host_class: String,
     /// The device that was learned from.
     pub learned_on: String,
@@ -26,7 +24,6 @@ pub struct HostTranslation {
     pub distance: Distance,
     /// How many operators say so.
     pub sentinels: usize,
-    /// CPUs of the host.
     pub cpus: usize,
     /// Factors by what bounds an operator.
     #[serde(skip)]
@@ -54,8 +51,7 @@ impl HostTranslation {
     pub fn note(&self) -> String {
         let HostTranslation { host_class, learned_on, distance, sentinels, .. } = self;
         format!(
-            "times are those of this machine, `{host_class}`: {:.2} times those of `{learned_on}`, where the predictor learned \
-             ({:.2} to {:.2} times, by {sentinels} sentinels)",
+            "times are those of this machine, `{host_class}`: {:.2} times those of `{learned_on}`, on which the predictor was trained ({:.2} to {:.2} times, by {sentinels} sentinels)",
             distance.factor, distance.low, distance.high,
         )
     }

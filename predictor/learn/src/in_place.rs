@@ -16,10 +16,9 @@ const DRAW: f64 = 4.0;
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct InPlace {
-    line: Line,
+    line: FittedLine,
     /// Number of operators with both times.
     pub operators: usize,
-    /// Number of networks that contain them.
     pub networks: usize,
     /// Mean error on held-out tasks if the time alone is used as the prediction.
     pub error_alone: f64,
@@ -30,7 +29,7 @@ pub struct InPlace {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Line {
+struct FittedLine {
     middle: f64,
     slope: f64,
     /// Range of the training data, which bounds the predicted logarithm.
@@ -66,7 +65,7 @@ impl InPlace {
         });
         let mut beside: Vec<f64> = beside.collect();
         Some(InPlace {
-            line: Line::of(&known.iter().collect::<Vec<_>>()),
+            line: FittedLine::of(&known.iter().collect::<Vec<_>>()),
             operators: known.len(),
             networks: networks.len(),
             error_alone,
@@ -86,16 +85,16 @@ impl InPlace {
     }
 
     pub fn is_sound(&self) -> bool {
-        let Line { middle, slope, least, most, offset, offsets } = &self.line;
+        let FittedLine { middle, slope, least, most, offset, offsets } = &self.line;
         let numbers = [middle, slope, least, most, offset, &self.error_alone, &self.error_learned];
         let all = numbers.into_iter().chain(offsets.values()).chain(&self.beside_call_ns);
         least <= most && all.into_iter().all(|number| number.is_finite())
     }
 }
 
-impl Line {
+impl FittedLine {
     /// Alternates between fitting the slope and the offsets until both converge.
-    fn of(known: &[&Known<'_>]) -> Line {
+    fn of(known: &[&Known<'_>]) -> FittedLine {
         const TURNS: usize = 50;
         let count = known.len() as f64;
         let logs: Vec<(f64, f64)> =
@@ -103,10 +102,10 @@ impl Line {
         let middle = logs.iter().map(|(x, _)| x).sum::<f64>() / count;
         let ends = logs.iter().fold((f64::MAX, f64::MIN), |ends, (_, y)| (ends.0.min(*y), ends.1.max(*y)));
         let squares: f64 = logs.iter().map(|(x, _)| (x - middle).powi(2)).sum();
-        let mut line = Line { middle, least: ends.0, most: ends.1, ..Line::default() };
+        let mut line = FittedLine { middle, least: ends.0, most: ends.1, ..FittedLine::default() };
         for _ in 0..TURNS {
-            let along = |line: &Line, x: f64| line.slope * (x - middle);
-            let own = |line: &Line, kind: &str| line.offsets.get(kind).copied().unwrap_or(0.0);
+            let along = |line: &FittedLine, x: f64| line.slope * (x - middle);
+            let own = |line: &FittedLine, kind: &str| line.offsets.get(kind).copied().unwrap_or(0.0);
             let rest = known.iter().zip(&logs).map(|(one, (x, y))| y - along(&line, *x) - own(&line, one.kind));
             line.offset = rest.sum::<f64>() / count;
             let mut sums: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
@@ -139,7 +138,7 @@ fn held_out(known: &[Known<'_>]) -> (f64, f64) {
         if others.is_empty() {
             continue;
         }
-        let line = Line::of(&others);
+        let line = FittedLine::of(&others);
         for one in known.iter().filter(|one| part[one.task] == fold) {
             let learned_ns = one.alone_ns * line.at(one.kind, one.alone_ns).exp();
             errors.0 += (one.alone_ns / one.in_place_ns - 1.0).abs();

@@ -51,29 +51,29 @@ pub const UNSEEN: &str = "";
 models::choice! {
     /// Something that can be fitted; ours first, then what it must beat.
     pub enum Learner {
-        /// Boosted trees on utilisation: what `train` keeps
+        /// Boosted trees on utilisation, as in `train`
         Ensemble = "ours",
-        /// The same, each operator's parameters chosen by a search inside of what is learned from
+        /// As ours, with tuned hyperparameters per operator
         Tuned = "tuned",
-        /// XGBoost's quantile objective on utilisation: the median, and an interval of its own for each question
+        /// XGBoost's quantile objective on utilisation: median and intervals
         Quantiles = "quantiles",
-        /// XGBoost's ranking objective: the order of schedules within a task and nothing else
+        /// XGBoost's ranking objective: only the order of schedules of a task
         Ranking = "order",
-        /// XGBoost with its defaults on sizes and device, learning the time
+        /// XGBoost with its defaults on sizes and device, predicting the time
         PlainXgboost = "xgboost",
-        /// A random forest per operator on sizes and device
+        /// Random forest per operator on sizes and device
         Forest = "forest",
         /// Ridge regression of log time per operator on sizes, work and device
         Linear = "linear",
-        /// The same with a penalty that leaves most coefficients at 0
+        /// As linear, with an L1 penalty
         Lasso = "lasso",
-        /// Support vectors on the same numbers
+        /// Support vector regression on the same features
         SupportVectors = "svr",
-        /// The nearest measured shapes of the operator
+        /// Nearest measured shapes of the operator
         Neighbours = "neighbours",
-        /// The operator's median utilisation times its bound
+        /// Median utilisation of the operator times its roofline bound
         OperatorMedian = "median",
-        /// The bound itself
+        /// Roofline bound
         Roofline = "roofline",
     }
 }

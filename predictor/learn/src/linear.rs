@@ -71,7 +71,6 @@ pub(super) struct Standardisation {
     columns: Vec<usize>,
     means: Vec<f64>,
     scales: Vec<f64>,
-    /// Mean of the log times.
     pub mean_log: f64,
 }
 

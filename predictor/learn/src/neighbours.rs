@@ -6,17 +6,16 @@ use samples::Samples;
 use samples::features::Origin;
 use std::collections::BTreeMap;
 
-/// Number of neighbours that are averaged.
 const NEAREST: usize = 5;
 /// Maximum number of points per operator and device; larger sets are thinned evenly.
 const MOST: usize = 4096;
 
 /// Features of a measured shape, and the logarithm of its slowdown over the bound.
-type Point = (Vec<f32>, f64);
+type NeighbourPoint = (Vec<f32>, f64);
 
 struct Neighbours {
     columns: Vec<usize>,
-    points: BTreeMap<(u32, u32), Vec<Point>>,
+    points: BTreeMap<(u32, u32), Vec<NeighbourPoint>>,
 }
 
 pub(super) fn fit(samples: &Samples, train: &[usize]) -> impl Fitted + use<> {
@@ -45,7 +44,7 @@ fn coordinates(samples: &Samples, row: usize, columns: &[usize]) -> Vec<f32> {
 }
 
 impl Neighbours {
-    fn slowdown(&self, points: &[Point], place: &[f32]) -> f64 {
+    fn slowdown(&self, points: &[NeighbourPoint], place: &[f32]) -> f64 {
         let mut nearest: Vec<(f32, f64)> = Vec::with_capacity(NEAREST + 1);
         for (other, log) in points {
             let distance: f32 = other.iter().zip(place).map(|(one, two)| (one - two) * (one - two)).sum();

@@ -220,13 +220,10 @@ impl Predictor {
                 Some(stand_ins) => {
                     let names: Vec<String> = stand_ins.iter().map(|one| format!("`{}`", one.operator)).collect();
                     let names = names.join(" and ");
-                    format!("{names}, as learned, has no such sizes: this is its bound, the least it can take")
+                    format!("{names} has no such sizes in the training data: this is a lower bound")
                 }
                 None => {
-                    format!(
-                        "nothing was learned of `{}`{few}: this is its bound, the least it can take",
-                        query.operator
-                    )
+                    format!("the training data lacks `{}`{few}: this is a lower bound", query.operator)
                 }
             }],
             this_host: None,
@@ -260,7 +257,7 @@ impl Predictor {
         }
         let threads = query.threads.or_else(|| self.default_threads(query.device)).unwrap_or(device.units);
         if !(threads.is_finite() && threads >= 1.0) {
-            return Err(Error::Query(format!("{threads} threads make no sense")));
+            return Err(Error::Query(format!("{threads} is not a number of threads")));
         }
         Ok((device, threads))
     }
@@ -268,7 +265,7 @@ impl Predictor {
     pub fn operator(&self, name: &str) -> Result<&OperatorEnsemble> {
         self.learned.operators.get(name).ok_or_else(|| {
             let hint = models::names::hint(name, self.learned.operators.keys().map(String::as_str));
-            Error::Query(format!("nothing was learned of the operator `{name}`; {hint}"))
+            Error::Query(format!("the training data lacks the operator `{name}`; {hint}"))
         })
     }
 
@@ -300,7 +297,7 @@ impl Predictor {
         let mut outside = outside(&operator.statistics, query.work.form, &row, is_known);
         let basis = if outside.is_empty() { Basis::Learned } else { Basis::Extrapolated };
         if !is_known && correction.is_none() {
-            outside.insert(0, "the device was not learned from".to_owned());
+            outside.insert(0, "the training data lacks the device".to_owned());
         }
         let half_width = operator.statistics.half_width_of(query.device, view, &row);
         let bound = bound_of(memory_ns, roofline_ns, overhead_ns);
@@ -430,7 +427,7 @@ fn outside(statistics: &OperatorStatistics, form: Form, row: &[f32], is_known: b
             let name =
                 statistics.size_names.get(feature.name).map_or(features::in_words(form, feature.name), String::as_str);
             let learned = if low == high { format!("only {low}") } else { format!("{low} to {high}") };
-            let reason = format!("{name}: {value}, learned from {learned}");
+            let reason = format!("{name}: {value}, training range {learned}");
             // Grouped operators repeat their sizes.
             if !reasons.contains(&reason) {
                 reasons.push(reason);

@@ -111,7 +111,7 @@ fn unwound_sum(path: &[Step], removed: usize) -> f64 {
 mod tests {
     use super::*;
     use crate::boosted::{BoostingParameters, fit};
-    use crate::xgboost::{Booster, Data, Output};
+    use crate::xgboost::{Booster, BoosterOutput, Data};
     use samples::features::Matrix;
 
     #[test]
@@ -127,7 +127,8 @@ mod tests {
             fit(&matrix, &labels, &BoostingParameters { rounds: 40, ..BoostingParameters::usual() }, 3).expect("trees");
         let names: Vec<String> = ["a", "b", "c", "d"].map(str::to_owned).to_vec();
         let booster = Booster::load(&trees.to_json(&names)).expect("our JSON");
-        let theirs = booster.predict(&Data::new(&matrix).expect("rows"), Output::Contributions).expect("contributions");
+        let theirs =
+            booster.predict(&Data::new(&matrix).expect("rows"), BoosterOutput::Contributions).expect("contributions");
         for (row, theirs) in theirs.chunks(5).enumerate() {
             let ours = contributions(&trees, matrix.row(row));
             for (ours, theirs) in ours.iter().zip(theirs) {

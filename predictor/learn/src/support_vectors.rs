@@ -15,7 +15,6 @@ const MOST: usize = 1500;
 const EPSILON: f64 = 0.02;
 /// Upper bound of the multipliers: the cost of a residual.
 const C: f64 = 10.0;
-/// Maximum number of sweeps.
 const SWEEPS: usize = 100;
 /// A sweep that moves every prediction by less ends the fit.
 const TOLERANCE: f64 = 1e-3;

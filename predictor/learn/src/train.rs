@@ -103,7 +103,7 @@ fn judged(samples: &Samples) -> (Vec<usize>, BTreeMap<String, usize>) {
 
 fn nothing_judged(not_learned: &BTreeMap<String, usize>) -> Error {
     Error::Data(format!(
-        "no operator has enough shapes to be learned and judged: {}\nhint: collect more models, or the same with `--variations {PARTS}`",
+        "no operator has enough shapes for training and evaluation: {}\nhint: collect more models, or the same with `--variations {PARTS}`",
         few_shapes(not_learned)
     ))
 }

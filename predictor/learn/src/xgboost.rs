@@ -14,18 +14,18 @@ use std::ptr::{null, null_mut};
 use std::sync::OnceLock;
 
 type Handle = *mut c_void;
-type Count = u64;
+type XgboostCount = u64;
 
 /// The C functions in use, with the types of their declarations.
-struct Functions {
+struct XgboostFunctions {
     last_error: unsafe extern "C" fn() -> *const c_char,
     set_global: unsafe extern "C" fn(*const c_char) -> c_int,
     version: unsafe extern "C" fn(*mut c_int, *mut c_int, *mut c_int),
     matrix_from_dense: unsafe extern "C" fn(*const c_char, *const c_char, *mut Handle) -> c_int,
     matrix_free: unsafe extern "C" fn(Handle) -> c_int,
-    matrix_set_floats: unsafe extern "C" fn(Handle, *const c_char, *const c_float, Count) -> c_int,
+    matrix_set_floats: unsafe extern "C" fn(Handle, *const c_char, *const c_float, XgboostCount) -> c_int,
     matrix_set_info: unsafe extern "C" fn(Handle, *const c_char, *const c_char) -> c_int,
-    booster_new: unsafe extern "C" fn(*const Handle, Count, *mut Handle) -> c_int,
+    booster_new: unsafe extern "C" fn(*const Handle, XgboostCount, *mut Handle) -> c_int,
     booster_free: unsafe extern "C" fn(Handle) -> c_int,
     booster_set: unsafe extern "C" fn(Handle, *const c_char, *const c_char) -> c_int,
     booster_update: unsafe extern "C" fn(Handle, c_int, Handle) -> c_int,
@@ -33,19 +33,19 @@ struct Functions {
         Handle,
         Handle,
         *const c_char,
-        *mut *const Count,
-        *mut Count,
+        *mut *const XgboostCount,
+        *mut XgboostCount,
         *mut *const c_float,
     ) -> c_int,
-    booster_save: unsafe extern "C" fn(Handle, *const c_char, *mut Count, *mut *const c_char) -> c_int,
+    booster_save: unsafe extern "C" fn(Handle, *const c_char, *mut XgboostCount, *mut *const c_char) -> c_int,
     #[cfg(test)]
-    booster_load: unsafe extern "C" fn(Handle, *const c_void, Count) -> c_int,
+    booster_load: unsafe extern "C" fn(Handle, *const c_void, XgboostCount) -> c_int,
     /// Keeps the code of the functions mapped.
     _library: Library,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Output {
+pub enum BoosterOutput {
     /// Sum of the leaf values: one number per row.
     Margin,
     /// Contributions of each feature and of the base: columns + 1 numbers per row, whose sum is the margin.
@@ -56,7 +56,7 @@ pub enum Output {
 /// A matrix inside XGBoost.
 pub struct Data {
     handle: Handle,
-    functions: &'static Functions,
+    functions: &'static XgboostFunctions,
     rows: usize,
     #[cfg(test)]
     columns: usize,
@@ -65,7 +65,7 @@ pub struct Data {
 /// A booster inside XGBoost.
 pub struct Booster {
     handle: Handle,
-    functions: &'static Functions,
+    functions: &'static XgboostFunctions,
 }
 
 pub fn version() -> Result<String> {
@@ -76,8 +76,8 @@ pub fn version() -> Result<String> {
     Ok(format!("{major}.{minor}.{patch}"))
 }
 
-fn functions() -> Result<&'static Functions> {
-    static FUNCTIONS: OnceLock<std::result::Result<Functions, String>> = OnceLock::new();
+fn functions() -> Result<&'static XgboostFunctions> {
+    static FUNCTIONS: OnceLock<std::result::Result<XgboostFunctions, String>> = OnceLock::new();
     FUNCTIONS.get_or_init(open).as_ref().map_err(|problem| Error::XgBoost(problem.clone()))
 }
 
@@ -101,7 +101,7 @@ fn library_file() -> std::result::Result<PathBuf, String> {
     Ok(folder.join("libxgboost.so"))
 }
 
-fn open() -> std::result::Result<Functions, String> {
+fn open() -> std::result::Result<XgboostFunctions, String> {
     let file = library_file()?;
     let missing = |error: libloading::Error| {
         format!(
@@ -118,7 +118,7 @@ fn open() -> std::result::Result<Functions, String> {
                 *library.get(concat!($name, "\0").as_bytes()).map_err(missing)?
             };
         }
-        Functions {
+        XgboostFunctions {
             last_error: symbol!("XGBGetLastError"),
             set_global: symbol!("XGBSetGlobalConfig"),
             version: symbol!("XGBoostVersion"),
@@ -143,7 +143,7 @@ fn open() -> std::result::Result<Functions, String> {
     Ok(functions)
 }
 
-impl Functions {
+impl XgboostFunctions {
     fn check(&self, status: c_int) -> Result<()> {
         if status == 0 {
             return Ok(());
@@ -192,7 +192,12 @@ impl Data {
         assert_eq!(labels.len(), self.rows, "one label per row");
         // SAFETY: a constant text and `labels.len()` floats, copied by the call.
         self.functions.check(unsafe {
-            (self.functions.matrix_set_floats)(self.handle, c"label".as_ptr(), labels.as_ptr(), labels.len() as Count)
+            (self.functions.matrix_set_floats)(
+                self.handle,
+                c"label".as_ptr(),
+                labels.as_ptr(),
+                labels.len() as XgboostCount,
+            )
         })?;
         Ok(self)
     }
@@ -239,7 +244,7 @@ impl Booster {
         let booster = Booster::new(&[])?;
         // SAFETY: `json.len()` bytes, read during the call.
         booster.functions.check(unsafe {
-            (booster.functions.booster_load)(booster.handle, json.as_ptr().cast(), json.len() as Count)
+            (booster.functions.booster_load)(booster.handle, json.as_ptr().cast(), json.len() as XgboostCount)
         })?;
         Ok(booster)
     }
@@ -248,7 +253,8 @@ impl Booster {
         let functions = functions()?;
         let mut handle = null_mut();
         // SAFETY: `cached.len()` handles, all alive.
-        functions.check(unsafe { (functions.booster_new)(cached.as_ptr(), cached.len() as Count, &mut handle) })?;
+        functions
+            .check(unsafe { (functions.booster_new)(cached.as_ptr(), cached.len() as XgboostCount, &mut handle) })?;
         Ok(Booster { handle, functions })
     }
 
@@ -258,11 +264,11 @@ impl Booster {
         self.functions.check(unsafe { (self.functions.booster_set)(self.handle, name.as_ptr(), value.as_ptr()) })
     }
 
-    pub fn predict(&self, data: &Data, output: Output) -> Result<Vec<f32>> {
+    pub fn predict(&self, data: &Data, output: BoosterOutput) -> Result<Vec<f32>> {
         let (kind, width) = match output {
-            Output::Margin => (1, 1),
+            BoosterOutput::Margin => (1, 1),
             #[cfg(test)]
-            Output::Contributions => (2, data.columns + 1),
+            BoosterOutput::Contributions => (2, data.columns + 1),
         };
         let config = text(&format!(
             "{{\"type\": {kind}, \"training\": false, \"iteration_begin\": 0, \"iteration_end\": 0, \"strict_shape\": false}}"
@@ -308,7 +314,7 @@ impl Booster {
 /// # Safety
 ///
 /// If `count` is not 0 and `first` is not null, `first` points to `count` elements that are not written during the call.
-unsafe fn copied<T: Copy>(first: *const T, count: Count) -> Vec<T> {
+unsafe fn copied<T: Copy>(first: *const T, count: XgboostCount) -> Vec<T> {
     match count == 0 || first.is_null() {
         true => Vec::new(),
         // SAFETY: as the caller promises.

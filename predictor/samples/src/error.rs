@@ -10,7 +10,6 @@ pub enum Error {
     Io {
         /// What was tried.
         doing: &'static str,
-        /// The file.
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
@@ -21,7 +20,6 @@ pub enum Error {
     /// A table of others, its mapping or a device file is wrong.
     #[error("cannot read `{}`: {problem}", path.display())]
     Table {
-        /// The file.
         path: PathBuf,
         /// What is wrong, with the line or column where that is known, and what to do.
         problem: String,

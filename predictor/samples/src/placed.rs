@@ -5,11 +5,9 @@ use serde::Serialize;
 /// An operator timed in the network.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Placed {
-    /// Kind of the operator.
     pub operator: String,
     /// The operator with its sizes, as text.
     pub text: String,
-    /// The hash of its task.
     pub task: String,
     /// Calls in one run of the network.
     pub count: f64,
@@ -24,11 +22,8 @@ pub struct Placed {
 /// A network with the times of its operators.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlacedNetwork {
-    /// Name of the network.
     pub name: String,
-    /// Device that it ran on.
     pub device: String,
-    /// Number of threads.
     pub threads: i64,
     /// Operators of the network, one entry for each timed schedule.
     pub operators: Vec<Placed>,

@@ -9,9 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Provenance {
     /// By device, the settings that all its records share, by column.
     pub settings: BTreeMap<String, BTreeMap<String, String>>,
-    /// Classes of the hosts that measured.
     pub host_classes: BTreeSet<String>,
-    /// Versions of TVM that compiled.
     pub tvm_versions: BTreeSet<String>,
     /// When the first of them was measured, in microseconds since 1970.
     pub first_us: i64,
@@ -26,7 +24,6 @@ pub struct Provenance {
 pub struct CodeOrigin {
     /// Kind of the anchor operator, as records have it.
     pub op_kind: String,
-    /// Kind of target.
     pub target: String,
     /// The operators of the task without their attributes, the anchor first: what its revision follows from.
     pub steps: Vec<String>,
@@ -34,7 +31,6 @@ pub struct CodeOrigin {
     pub is_drawn: bool,
     /// Which code the program made of them; nothing where that is not recorded.
     pub revision: Option<String>,
-    /// Records.
     pub rows: usize,
 }
 
@@ -93,7 +89,7 @@ impl Provenance {
     }
 }
 
-/// Nothing of a library's operators, which nobody here compiles.
+/// Empty for operators of a library, which are not compiled.
 fn code_origin(record: &Record) -> Option<CodeOrigin> {
     let target = match targets::of_record(record) {
         Some(kind) if kind.is_library() => return None,

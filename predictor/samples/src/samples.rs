@@ -39,7 +39,6 @@ pub struct Sample {
     pub estimated_ns: Option<f64>,
     /// How the operator walks its data.
     pub form: Form,
-    /// Operations.
     pub flops: f64,
     /// Bytes moved at least once.
     pub bytes: f64,
@@ -71,17 +70,13 @@ pub struct Network {
 /// Everything that is learned from.
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
-    /// The samples.
     pub rows: Vec<Sample>,
     /// Their features, in the same order.
     pub features: Matrix,
-    /// Names of the features.
     pub names: Vec<String>,
     /// How much may be known when questions are asked: each needs trees of its own.
     pub views: Vec<View>,
-    /// Names of operators.
     pub operators: Vec<String>,
-    /// Names and descriptors of devices.
     pub devices: Vec<(String, Device)>,
     /// Names of neural networks.
     pub models: Vec<String>,
@@ -115,7 +110,6 @@ pub struct Samples {
 pub struct FilterHints {
     /// Measurements, without failures.
     pub measured: usize,
-    /// Those of them that are left out.
     pub left_out: usize,
     /// Flags, and how many each would bring back.
     pub flags: Vec<(String, usize)>,
@@ -124,8 +118,8 @@ pub struct FilterHints {
 impl std::fmt::Display for FilterHints {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let FilterHints { measured, left_out, flags } = self;
-        write!(f, "{left_out} of {measured} measurements are left out")?;
-        let mut flags = flags.iter().map(|(flag, rows)| format!("`{flag}` would bring back {rows} of them"));
+        write!(f, "{left_out} of {measured} measurements are skipped")?;
+        let mut flags = flags.iter().map(|(flag, rows)| format!("`{flag}` includes {rows} of them"));
         if let Some(first) = flags.next() {
             write!(f, "; {first}")?;
         }
@@ -139,7 +133,6 @@ impl Samples {
         *self = self.select(rows);
     }
 
-    /// Some of the samples.
     pub fn select(&self, rows: &[usize]) -> Samples {
         Samples {
             rows: rows.iter().map(|row| self.rows[*row].clone()).collect(),
@@ -203,7 +196,7 @@ impl Samples {
         if view == View::Sizes {
             let kept: Vec<usize> = (0..self.rows.len()).filter(|row| self.rows[*row].is_default).collect();
             if kept.is_empty() {
-                return Err(Error::Data("there are no default schedules to learn from".to_owned()));
+                return Err(Error::Data("there are no default schedules for training".to_owned()));
             }
             let others = (self.rows.len() - kept.len()) as u64;
             self.left_out.insert("schedule is not the default one".to_owned(), others);
@@ -221,7 +214,6 @@ impl Samples {
         Ok(self)
     }
 
-    /// The name of a sample's device.
     pub fn device_name(&self, row: usize) -> &str {
         &self.devices[self.rows[row].device as usize].0
     }
@@ -230,7 +222,6 @@ impl Samples {
 /// A row before its features are computed.
 #[derive(Clone, Debug)]
 pub struct RawSample {
-    /// The operator's name.
     pub operator: String,
     /// Index into the devices.
     pub device: u32,
@@ -240,7 +231,6 @@ pub struct RawSample {
     pub detail: String,
     /// Its sizes and costs.
     pub work: Work,
-    /// Threads it may use.
     pub threads: f64,
     /// Whether the schedule is the one that is taken where none is asked for.
     pub is_default: bool,
@@ -312,7 +302,7 @@ impl SamplesBuilder {
     pub fn set_provenance(&mut self, provenance: Provenance, has_reached_peaks: bool) {
         for (operator, (most, others)) in provenance.mixed() {
             self.warn(format!(
-                "`{operator}`: {others} rows of other code revisions are learned beside {most} of one, as their tasks were not measured again"
+                "`{operator}`: {others} rows of other code revisions are used with {most} of the main one, because their tasks were not measured again"
             ));
         }
         self.samples.provenance = Some(provenance);
@@ -401,7 +391,7 @@ impl SamplesBuilder {
             let why: Vec<_> =
                 samples.left_out.iter().map(|(reason, count)| format!("{count} rows: {reason}")).collect();
             let hint = samples.filter_hints.map_or(String::new(), |filter_hints| format!("\nhint: {filter_hints}"));
-            return Err(Error::Data(format!("there is nothing to learn from ({}){hint}", why.join("; "))));
+            return Err(Error::Data(format!("there is no training data ({}){hint}", why.join("; "))));
         }
         if samples.networks.is_empty() {
             samples.networks = networks_as_measured(&samples);

@@ -9,7 +9,7 @@ use crate::features::{Work, tiling};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Where a schedule comes from is told beside its knobs, and is none of them.
+/// The source of a schedule is stored with its knobs but is not a knob.
 const FROM: &str = "knob.from=";
 /// Sizes that spaces look at: what differs there makes another kind of operator …
 const KINDS: usize = 8;
@@ -21,7 +21,7 @@ const EXTENTS: usize = 6;
 #[serde(deny_unknown_fields)]
 pub struct Schedules {
     /// The settings that were learned from, by knob.
-    axes: BTreeMap<String, Axis>,
+    axes: BTreeMap<String, KnobAxis>,
     /// Knobs of default schedules by the names of their features, each combination once.
     knobs: Vec<BTreeMap<String, f64>>,
     /// By device, where default schedules were collected, in order, and which of the above they are.
@@ -31,7 +31,7 @@ pub struct Schedules {
 /// The settings of one knob, ascending.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Axis {
+struct KnobAxis {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     numbers: Vec<f64>,
     #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
@@ -41,9 +41,7 @@ struct Axis {
 /// A schedule with all its knobs, by the names of their features.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompleteSchedule {
-    /// The knobs, and where the schedule comes from.
     pub knobs: BTreeMap<String, f64>,
-    /// Whether it is the default one.
     pub is_default: bool,
 }
 
@@ -61,7 +59,7 @@ enum Setting<'a> {
     Word(&'a str),
 }
 
-/// The knob and its setting in a feature; nothing where the feature is none of a knob.
+/// Returns the knob and setting of a feature; None if the feature is not a knob.
 fn setting<'a>(feature: &'a str, value: f64) -> Option<(&'a str, Setting<'a>)> {
     let name = feature.strip_prefix("knob.").filter(|_| !feature.starts_with(FROM))?;
     Some(match name.split_once('=') {
@@ -94,7 +92,7 @@ impl Schedules {
         }
     }
 
-    /// Takes in the default schedule of some sizes on a device; the first that is told of them stays.
+    /// Adds the default schedule of a shape on a device; the first one stays.
     pub fn add_default(&mut self, device: &str, work: &Work, extras: &BTreeMap<String, f64>) {
         let knobs = knobs(extras);
         if !knobs.is_empty() {
@@ -178,7 +176,7 @@ impl Schedules {
         let mut near: Vec<(f64, usize)> = known.map(|(other, number)| (distance(&place, other), *number)).collect();
         near.sort_by(|one, two| one.0.total_cmp(&two.0));
         let Some((apart, nearest)) = near.first() else {
-            return Err("nothing was learned of its knobs: no default schedule of it was collected".to_owned());
+            return Err("its knobs are unknown: the training data has no default schedule of it".to_owned());
         };
         let mut default = self.knobs[*nearest].clone();
         if *apart > 0.0 {
@@ -223,7 +221,7 @@ impl Schedules {
         let numbers = axis.into_iter().flat_map(|axis| axis.numbers.iter().filter(fits)).map(f64::to_string);
         let words = axis.into_iter().flat_map(|axis| axis.words.iter().cloned());
         let known: Vec<String> = numbers.chain(words).collect();
-        format!("the knob `{knob}` cannot be {wanted} here; learned for these sizes: {}", known.join(", "))
+        format!("the knob `{knob}` cannot be {wanted} here; known for these sizes: {}", known.join(", "))
     }
 
     /// Whether the numbers fit together, wherever they come from.
@@ -246,7 +244,7 @@ fn knob_of(feature: &str) -> Option<&str> {
 fn not_a_knob(name: &str, default: &BTreeMap<String, f64>) -> String {
     let name: String = name.strip_prefix("knob.").unwrap_or(name).chars().take(120).collect();
     let known: Vec<&str> = default.keys().filter_map(|feature| knob_of(feature)).collect();
-    format!("`{name}` is no knob of it; its knobs are {}", known.join(", "))
+    format!("it has no knob `{name}`; its knobs are {}", known.join(", "))
 }
 
 /// The coordinates of an operator, as far as spaces look at them.
@@ -353,8 +351,8 @@ mod tests {
         refused("knob.tile_x=wide", 1.0, allowed);
         refused("knob.order=backwards", 1.0, "learned for these sizes: depth_first, kernel_first");
         refused("knob.order", 3.0, "depth_first, kernel_first");
-        refused("knob.tile_q", 4.0, "`tile_q` is no knob of it; its knobs are order, tile_x");
-        refused("knob.from=default", 1.0, "no knob of it");
+        refused("knob.tile_q", 4.0, "it has no knob `tile_q`; its knobs are order, tile_x");
+        refused("knob.from=default", 1.0, "it has no knob");
         let twice = of(&[("knob.order=depth_first", 1.0), ("knob.order=kernel_first", 1.0)]);
         assert!(schedules.complete(&image(56.0), "here", &twice).expect_err("both").contains("given twice"));
         let none = Schedules::default().complete(&image(56.0), "here", &of(&[])).expect_err("nothing is known");

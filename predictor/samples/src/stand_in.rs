@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 /// An operator of a table, as far as it is the same for all of its rows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StandIn {
-    /// Its name in the table.
     pub operator: String,
     /// How it walks its data.
     pub form: Form,

@@ -25,7 +25,7 @@ fn tables_that_cannot_be_trusted_are_refused_with_a_reason() {
     assert_eq!(read(MAPPING, &good).expect("a sample").rows.len(), 1);
     let seconds = MAPPING.replace("unit = \"us\"", "unit = \"ms\"");
     for (mapping, table, reason) in [
-        (MAPPING, good.replace("kernel", "grid"), "the mapping does not say what the column `grid` is"),
+        (MAPPING, good.replace("kernel", "grid"), "the mapping lacks the column `grid`"),
         (MAPPING, good.replace("here", "there"), "the device `there`, which the mapping does not describe"),
         (MAPPING, good.replace("product", "conv"), "the mapping does not describe the operator `conv`"),
         (MAPPING, good.replace(",100,", ",fast,"), "the column `time_us` should hold numbers, but has `fast`"),
@@ -175,7 +175,7 @@ fn rows_that_cannot_be_are_doubted_and_many_of_them_refused() {
     for (change, what) in [
         (&cell(2, "0.9") as &dyn Fn(&str) -> String, "take less time than their device needs"),
         (&cell(1, "large"), "do not fit their device's memory"),
-        (&|line: &str| line.replacen(",a,", ".5,a,", 1), "sizes that are no whole numbers"),
+        (&|line: &str| line.replacen(",a,", ".5,a,", 1), "sizes that are not whole numbers"),
     ] {
         let warnings = read(&with_memory, &changed(2, change)).expect(what).warnings;
         assert!(warnings.iter().any(|warning| warning.contains(what) && warning.contains("first row")), "{warnings:?}");

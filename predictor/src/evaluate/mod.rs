@@ -194,7 +194,8 @@ pub fn evaluate(samples: &Samples, plan: &Plan) -> Result<Evaluation> {
     if plan.protocol != Protocol::P0
         && splits.iter().all(|(_, split)| split.rounds.iter().all(|round| round.test.is_empty()))
     {
-        let problem = "no row that is held out is one that is asked; mind --score-cv, --score-apart, --score-default and --score-networks";
+        let problem =
+            "no held-out row is scored; check --score-cv, --score-apart, --score-default and --score-networks";
         return Err(Error::Data(problem.to_owned()));
     }
     let names: Vec<String> = splits.iter().map(|(_, split)| split.name.clone()).collect();
@@ -342,7 +343,7 @@ fn report(
     let repeats = repeats(samples);
     let cvs: Vec<f64> = samples.rows.iter().filter_map(|sample| sample.cv).collect();
     if learners.is_empty() && ranking.clone().next().is_none() && repeats.is_none() {
-        return Err(Error::Data("no candidate was measured more than once, so there is nothing to compare".to_owned()));
+        return Err(Error::Data("no candidate was measured more than once, so repeatability is unknown".to_owned()));
     }
     Ok(Evaluation {
         protocol: plan.protocol.name().to_owned(),

@@ -181,8 +181,7 @@ fn networks_out(samples: &Samples, key: fn(&str) -> &str, folds: Option<usize>, 
     let usable = |split: &Split| !split.train.is_empty() && !split.rounds[0].test.is_empty();
     if splits.iter().filter(|split| usable(split)).count() < 2 {
         return Err(Error::Data(
-            "holding out neural networks needs at least two of them, and samples of both; the data has no others"
-                .to_owned(),
+            "the data has samples of fewer than two neural networks, so none can be held out".to_owned(),
         ));
     }
     Ok(splits.into_iter().filter(usable).collect())

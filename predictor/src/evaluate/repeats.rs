@@ -18,7 +18,7 @@ pub struct Repeats {
 
 /// The times of a candidate.
 #[derive(Default)]
-struct Times {
+struct RepeatTimes {
     /// Those that are learned.
     of_samples: Vec<f64>,
     /// Those of all measurements.
@@ -27,10 +27,10 @@ struct Times {
 
 /// The noise floor of samples; nothing where nothing was measured twice.
 pub fn repeats(samples: &Samples) -> Option<Repeats> {
-    let mut groups: BTreeMap<(u64, Vec<u32>), Times> = BTreeMap::new();
+    let mut groups: BTreeMap<(u64, Vec<u32>), RepeatTimes> = BTreeMap::new();
     for (row, sample) in samples.rows.iter().enumerate() {
         let bits = samples.features.row(row).iter().map(|value| value.to_bits()).collect();
-        let Times { of_samples, all: times } = groups.entry((sample.task, bits)).or_default();
+        let RepeatTimes { of_samples, all: times } = groups.entry((sample.task, bits)).or_default();
         of_samples.push(sample.time_ns);
         match &sample.measured_ns[..] {
             [] => times.push(sample.time_ns),
@@ -39,7 +39,7 @@ pub fn repeats(samples: &Samples) -> Option<Repeats> {
     }
     groups.retain(|_, times| times.all.len() > 1);
     let mut errors: Vec<f64> = Vec::new();
-    for Times { of_samples, all: times } in groups.values_mut() {
+    for RepeatTimes { of_samples, all: times } in groups.values_mut() {
         let middle = median(of_samples);
         errors.extend(times.iter().map(|time| 100.0 * (time / middle - 1.0).abs()));
     }

@@ -89,7 +89,7 @@ pub fn summaries(predictor: &Predictor, samples: &Samples) -> Result<Vec<Summary
         known.map(|operator| summary(predictor, samples, operator, ROWS)).collect::<Result<Vec<Summary>>>()?;
     found.sort_by_key(|summary| std::cmp::Reverse(summary.rows));
     match found.is_empty() {
-        true => Err(Error::Data("the predictor learned of no operator that the data has".to_owned())),
+        true => Err(Error::Data("the predictor has none of the operators in the data".to_owned())),
         false => Ok(found),
     }
 }

@@ -43,7 +43,7 @@ pub fn limits(predictor: &Predictor, query: &Query<'_>, prediction: &Prediction)
     let (limit, reason) = match parallel_efficiency {
         _ if overhead_ns > 0.5 * prediction.time_ns => {
             let share = percent((overhead_ns / prediction.time_ns).min(1.0));
-            ("overhead", format!("starting any such operator takes {share} of the time"))
+            ("overhead", format!("the overhead of starting such an operator is {share} of the time"))
         }
         _ if utilisation > 1.0 => {
             let side = if memory_ns >= arithmetic_ns { "memory" } else { "arithmetic" };
@@ -74,8 +74,7 @@ pub fn limits(predictor: &Predictor, query: &Query<'_>, prediction: &Prediction)
 fn beyond(predictor: &Predictor, operator: &str, utilisation: &str) -> String {
     let best = 100.0 * (-predictor.learned.operators[operator].statistics.best_log).exp();
     format!(
-        "it is faster than the device's figures allow ({utilisation} of the roofline), as such operators were where they were \
-         measured (up to {best:.0} % of it, with the overhead): they need not do all that is counted, or the figures are too low"
+        "it is faster than the roofline of the device ({utilisation} of it), as measured operators of this kind are (up to {best:.0} %, with the overhead): some counted work is not necessary, or the device's peaks are too low"
     )
 }
 

@@ -64,7 +64,7 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
         let measured = measure(&probing.program, &probing.operator, at as u32, probing.deadline)?;
         if measured.device != device {
             return Err(Error::Query(format!(
-                "the probe ran on `{}`, and the question is about `{device}`; ask about this machine, or leave --probe out",
+                "the probe ran on `{}`, but the device is `{device}`; choose this machine, or remove --probe",
                 measured.device
             )));
         }
@@ -76,7 +76,7 @@ fn over_threads(predictor: &Predictor, operator: &Operator, usual: &Setting, opt
     }
     let updated = if probes.is_empty() { predicted } else { posterior.curve() };
     let found = knee("threads", updated).ok_or_else(|| {
-        Error::Query("only one thread count was learned from; say --most-threads and --extrapolate".to_owned())
+        Error::Query("the training data has only one thread count; give --most-threads and --extrapolate".to_owned())
     })?;
     Ok(Knee { probes, ..found })
 }
@@ -89,14 +89,14 @@ fn over_knob(
     options: &KneeOptions,
 ) -> Result<Knee> {
     if options.probing.is_some() {
-        return Err(Error::Query("--probe measures thread counts, not knobs; leave --over out".to_owned()));
+        return Err(Error::Query("--probe measures thread counts, not knobs; remove --over".to_owned()));
     }
     let knob = knob.strip_prefix("knob.").unwrap_or(knob);
     let schedules = &predictor.operator(&operator.name)?.statistics.schedules;
     let refused = |problem: String| Error::Query(format!("`{}`: {problem}", operator.text));
     let settings = schedules.settings(&operator.work, queries::device(predictor, usual)?, knob).map_err(refused)?;
     if let Some((word, _)) = settings.iter().find(|(feature, _)| feature.contains('=')) {
-        let problem = format!("the knob `{knob}` takes words such as `{word}`; a curve goes over numbers");
+        let problem = format!("the knob `{knob}` has words such as `{word}`; a curve needs numbers");
         return Err(refused(problem.replace(&format!("knob.{knob}="), "")));
     }
     let (places, questions): (Vec<f64>, Vec<_>) = settings
@@ -109,7 +109,7 @@ fn over_knob(
         .unzip();
     let curve = points(places, queries::predict_schedules(predictor, &questions))?;
     knee(knob, curve)
-        .ok_or_else(|| refused(format!("the knob `{knob}` has fewer than two settings in what was learned")))
+        .ok_or_else(|| refused(format!("the knob `{knob}` has fewer than two settings in the training data")))
 }
 
 fn curve(

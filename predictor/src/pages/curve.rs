@@ -22,7 +22,7 @@ pub fn curves(operator: &str, device: &str, knees: &[Knee]) -> String {
         let _ = write!(body, "<h2>Time over {}</h2><p>{}</p>", escape(&knee.over), escape(&summary(knee)));
         let _ = write!(body, "<figure>{}</figure>", picture(knee));
     }
-    page("Where more stops to pay", &body)
+    page("Knee: where more brings little", &body)
 }
 
 /// What a curve says, in a sentence.
@@ -32,7 +32,7 @@ pub fn summary(knee: &Knee) -> String {
         format!("Fastest at {what} = {}; {} is the smallest within 5 % of it.", plain(knee.fastest), plain(knee.knee));
     match knee.turns_at {
         Some(at) => {
-            let _ = write!(text, " From {} on it falls no more.", plain(at));
+            let _ = write!(text, " From {} on it does not fall.", plain(at));
         }
         None => text += " It falls to its end.",
     }
@@ -43,7 +43,7 @@ pub fn summary(knee: &Knee) -> String {
     if let Some(law) = &knee.law {
         let _ = write!(
             text,
-            " Law: contention {:.3}, coherence {:.5}, {:.1} % off in the middle",
+            " Law: contention {:.3}, coherence {:.5}, median error {:.1} %",
             law.contention, law.coherence, law.error
         );
         for step in &law.breaks {
@@ -55,7 +55,7 @@ pub fn summary(knee: &Knee) -> String {
 }
 
 /// The scale of times: what is drawn of one is its part of the unit.
-struct Times {
+struct CurveTimes {
     scale: Scale,
     /// Where lines are drawn across, and what stands beside them.
     marks: Vec<(f64, String)>,
@@ -64,8 +64,8 @@ struct Times {
     name: &'static str,
 }
 
-impl Times {
-    fn of(knee: &Knee) -> Times {
+impl CurveTimes {
+    fn of(knee: &Knee) -> CurveTimes {
         let probes = || knee.probes.iter().map(|probe| probe.measured_ns);
         let highs =
             knee.curve.iter().map(|point| if point.high_ns.is_finite() { point.high_ns } else { point.time_ns });
@@ -79,11 +79,11 @@ impl Times {
             let (low, high) = (0.8 * least, 1.25 * most);
             let marks = decades(low, high).into_iter().map(|time| (time / unit_ns, duration(time))).collect();
             let scale = Scale { range: (low / unit_ns, high / unit_ns), places, is_log: true };
-            return Times { scale, marks, unit_ns, name: "" };
+            return CurveTimes { scale, marks, unit_ns, name: "" };
         }
         let scale = Scale { range: (0.0, 1.04 * most / unit_ns), places, is_log: false };
         let marks = ticks(scale.range.0, scale.range.1, 6).into_iter().map(|tick| (tick, plain(tick))).collect();
-        Times { scale, marks, unit_ns, name }
+        CurveTimes { scale, marks, unit_ns, name }
     }
 
     fn place(&self, time_ns: f64) -> f64 {
@@ -113,7 +113,7 @@ fn picture(knee: &Knee) -> String {
     // Knobs go in doublings.
     let is_log = knee.over != "threads" && first > 0.0;
     let across = Scale { range: (first, last), places: (LEFT + 14.0, WIDTH - RIGHT - 14.0), is_log };
-    let times = Times::of(knee);
+    let times = CurveTimes::of(knee);
     let name = times.name;
     let (x, y) = (|at: f64| across.place(at), |time_ns: f64| times.place(time_ns));
     let mut svg = svg(WIDTH, HEIGHT, &format!("time over {}", knee.over));

@@ -130,7 +130,7 @@ fn lanes(bars: &[Bar], promise: Option<f64>) -> String {
     let across = Scale { range: (0.0, most), places: (left, left + BARS), is_log: false };
     let says = label_width(bars.iter().map(|bar| bar.says.as_str()));
     let floor = MARGIN + LANE * bars.len() as f64;
-    let mut svg = svg(left + BARS + says + 28.0, floor + 28.0, "a bar for each operator");
+    let mut svg = svg(left + BARS + says + 28.0, floor + 28.0, "one bar per operator");
     for tick in ticks(0.0, most, 5) {
         let x = across.place(tick);
         let _ = write!(

@@ -20,10 +20,12 @@ const MEASURES: &[Measure] = &[
         one.spearman
     }),
     ("Pearson", "along a straight line", |one| one.pearson),
-    ("Kendall", "of pairs: how many more agree than disagree", |one| one.kendall),
+    ("Kendall", "of pairs: share that agree minus share that disagree", |one| one.kendall),
     ("partial", "of ranks, with the roofline's time held fixed", |one| one.partial),
-    ("distance", "of distances: 0 only without dependence of any kind", |one| one.distance),
-    ("mutual information", "in bits, up to 3: what the feature tells of the utilisation", |one| one.mutual_information),
+    ("distance", "of distances: 0 only if independent", |one| one.distance),
+    ("mutual information", "in bits, up to 3: information that the feature shares with the utilisation", |one| {
+        one.mutual_information
+    }),
 ];
 
 /// A page with a map for each measure.
@@ -79,7 +81,7 @@ pub fn heat_map(found: &[Correlation]) -> String {
         );
     }
     let _ = write!(body, "</div><style>{rules}</style>");
-    page("How features go with utilisation", &body)
+    page("Correlation of features with utilisation", &body)
 }
 
 fn rows(found: &[Correlation]) -> usize {

@@ -37,7 +37,7 @@ impl MeasuredLanes {
         let found: MeasuredLanes = serde_json::from_str(last).map_err(|error| {
             Error::table(
                 path,
-                format!("it does not end in what `opcollect model run --plan FILE --json` prints: {error}"),
+                format!("its last line is not output of `opcollect model run --plan FILE --json`: {error}"),
             )
         })?;
         let is_time = |time: f64| time.is_finite() && time >= 0.0;
@@ -67,7 +67,7 @@ pub struct Lane {
 }
 
 /// A rectangle: on which cores, from when to when, and what is told of it.
-struct Shown {
+struct ShownLanes {
     cores: Vec<usize>,
     from_ns: f64,
     to_ns: f64,
@@ -118,7 +118,7 @@ pub fn lanes(planned: &Planned, measured: Option<&MeasuredLanes>) -> String {
     page("A plan of stages", &body)
 }
 
-fn promised(planned: &Planned) -> Vec<Shown> {
+fn promised(planned: &Planned) -> Vec<ShownLanes> {
     let (mut shown, mut begin_ns) = (Vec::new(), 0.0);
     let stages = &planned.stages.stages;
     for (number, stage) in stages.iter().enumerate() {
@@ -129,7 +129,7 @@ fn promised(planned: &Planned) -> Vec<Shown> {
             let more = group.calls.len().saturating_sub(named.len());
             let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
             let beside = stage.groups.len();
-            shown.push(Shown {
+            shown.push(ShownLanes {
                 cores: group.cores.clone(),
                 from_ns: begin_ns,
                 to_ns: begin_ns + time_ns,
@@ -143,12 +143,12 @@ fn promised(planned: &Planned) -> Vec<Shown> {
     shown
 }
 
-fn shown(lanes: &[Lane]) -> Vec<Shown> {
+fn shown(lanes: &[Lane]) -> Vec<ShownLanes> {
     let of = |(place, lane): (usize, &Lane)| {
         let beside = lanes.iter().filter(|other| other.stage == lane.stage).count();
         let before = lanes[..place].iter().filter(|other| other.stage == lane.stage).count();
         let took = duration(lane.end_ns - lane.begin_ns);
-        Shown {
+        ShownLanes {
             cores: lane.cores.clone(),
             from_ns: lane.begin_ns,
             to_ns: lane.end_ns.max(lane.begin_ns),
@@ -164,7 +164,7 @@ fn shown(lanes: &[Lane]) -> Vec<Shown> {
     lanes.iter().enumerate().map(of).collect()
 }
 
-fn picture(all: &[Shown], cores: usize, total_ns: f64, name: &str) -> String {
+fn picture(all: &[ShownLanes], cores: usize, total_ns: f64, name: &str) -> String {
     let scale = Scale { range: (0.0, total_ns), places: (LEFT, WIDTH - 10.0), is_log: false };
     let height = 30.0 + LANE * cores as f64;
     let mut picture = svg(WIDTH, height + 26.0, name);

@@ -44,7 +44,7 @@ pub fn slowdowns(coruns: &CoRuns, scores: &Scores) -> String {
         scores.asked, scores.noise
     );
     body.push_str(&profiles(coruns));
-    page("Operators beside each other", &body)
+    page("Slowdown of concurrent operators", &body)
 }
 
 /// Pairs as colours; operators have the numbers of the list below.

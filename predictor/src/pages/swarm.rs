@@ -30,7 +30,7 @@ pub fn swarms(summaries: &[Summary]) -> String {
             picture(&summary.features[..MOST.min(summary.features.len())])
         );
     }
-    page("What makes times longer or shorter", &body)
+    page("Effect of features on times", &body)
 }
 
 fn picture(features: &[FeatureSummary]) -> String {
@@ -40,7 +40,7 @@ fn picture(features: &[FeatureSummary]) -> String {
     let width = left + MIDDLE + RIGHT;
     let across = Scale { range: (1.0 / most, most), places: (left, left + MIDDLE), is_log: true };
     let bottom = TOP + LANE * features.len() as f64;
-    let mut svg = svg(width, bottom + 46.0, "what features multiply times by");
+    let mut svg = svg(width, bottom + 46.0, "factors of features");
     for tick in factor_ticks(most) {
         let x = across.place(tick);
         let _ = write!(

@@ -100,7 +100,7 @@ fn median(values: &[f64]) -> f64 {
 }
 
 /// What a co-run record counted.
-struct Row {
+struct CoRunRow {
     slowdown: f64,
     alone_ns: f64,
     low: Option<f64>,
@@ -108,10 +108,10 @@ struct Row {
     others: Vec<String>,
 }
 
-fn row(record: &Record) -> Option<Row> {
+fn row(record: &Record) -> Option<CoRunRow> {
     let counted: BTreeMap<String, Value> = record.counters.as_ref()?.to().ok()?;
     let number = |name: &str| counted.get(name).and_then(Value::as_f64).filter(|value| *value > 0.0);
-    Some(Row {
+    Some(CoRunRow {
         slowdown: number("slowdown")?,
         alone_ns: number("alone_ns")?,
         low: number("slowdown_low"),
@@ -146,7 +146,7 @@ impl CoRuns {
                 return Err(Error::Query(format!("`{}` {problem}", path.display())));
             }
             (None, several) => {
-                return Err(Error::Query(format!("say which --hardware; the store has {}", several.join(", "))));
+                return Err(Error::Query(format!("give --hardware; the store has {}", several.join(", "))));
             }
         };
         let (records, left_out) = of_versions(by_class.remove(&class).unwrap_or_default(), all_versions);
@@ -155,7 +155,7 @@ impl CoRuns {
 
     /// What records of one class of hosts say.
     pub fn of(records: &[Record]) -> CoRuns {
-        let rows: Vec<(&Record, Row)> = records
+        let rows: Vec<(&Record, CoRunRow)> = records
             .iter()
             .filter(|record| CoRuns::has(record))
             .filter_map(|record| Some((record, row(record)?)))
@@ -183,7 +183,7 @@ impl CoRuns {
             let machine =
                 Machine { cores: 1, bytes_per_ns: 1.0, cache_bytes: cache_bytes(records), learned: Learned::default() };
             let pair = |own: &str, other: &str| {
-                let of = |(record, row): &(&Record, Row)| {
+                let of = |(record, row): &(&Record, CoRunRow)| {
                     (record.task_hash == own && row.others == [other]).then_some(row.slowdown - 1.0)
                 };
                 let losses: Vec<f64> = rows.iter().filter_map(of).collect();
@@ -245,7 +245,7 @@ impl CoRuns {
     pub fn scores(&self, machine: &Machine, seed: u64) -> Result<Scores> {
         if self.beside.len() < LEAST_PAIRS || self.operators.len() < FOLDS {
             return Err(Error::Query(format!(
-                "{} slowdowns of {} operators; at least {LEAST_PAIRS} of {FOLDS} tell something of held-out ones",
+                "{} slowdowns of {} operators; an evaluation needs at least {LEAST_PAIRS} slowdowns of {FOLDS} operators",
                 self.beside.len(),
                 self.operators.len()
             )));

@@ -36,7 +36,7 @@ impl RecordedSlowdowns {
     /// Scores rules on operators that were held out.
     pub fn scores(&self, seed: u64) -> Result<Scores> {
         if self.coruns.beside.is_empty() {
-            let problem = "has operators beside synthetic partners alone; make pairs with `sizes = [2]` in `[corun]`";
+            let problem = "has only operators with synthetic partners; measure pairs with `sizes = [2]` in `[corun]`";
             return Err(Error::Query(format!("`{}` {problem}", self.store.display())));
         }
         self.coruns.scores(&self.machine, seed)

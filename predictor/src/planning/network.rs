@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use models::stages::{self, Promise, Stage};
 use models::{Fuse, Graph, Parallel, Plan, StagePlan};
 use planners::interference::{Demand, Machine};
-use planners::stages::{Costs, Limits, Stages};
+use planners::stages::{Costs, SearchLimits, Stages};
 use serde::Serialize;
 
 /// What starting groups side by side and waiting for them costs.
@@ -79,8 +79,9 @@ pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64
     };
     let demands = cut.calls.iter().map(of_call).collect();
     let asked = planners::stages::Graph { demands, before: stages::waits(&graph, &cut) };
-    let found = planners::stages::stages(&asked, &Costs { machine: machine.clone(), barrier_ns }, &Limits::default())
-        .map_err(|error| Error::Query(error.to_string()))?;
+    let found =
+        planners::stages::stages(&asked, &Costs { machine: machine.clone(), barrier_ns }, &SearchLimits::default())
+            .map_err(|error| Error::Query(error.to_string()))?;
     Ok(chosen(&graph, &cut, &of_tasks, times, machine.cores, &found))
 }
 
@@ -163,17 +164,18 @@ fn alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Vec<Alt
 fn why(found: &Stages, gain: f64, is_parallel: bool, beside: usize) -> String {
     match (is_parallel, beside) {
         (true, _) => format!(
-            "{beside} stages run groups side by side, whose operators gain less by all cores than by a part of them each: \
-             {:.1} % less time",
+            "{beside} stages run groups concurrently, because their operators scale badly to all cores: {:.1} % less time",
             100.0 * gain
         ),
         (false, 0) if found.critical_ns >= found.sequential_ns * 0.999 => {
-            "every operator waits for the one before, so there is nothing to run side by side".to_owned()
+            "every operator depends on the one before, so none can run concurrently".to_owned()
         }
-        (false, 0) => "each operator uses all cores so well that side by side they would take longer".to_owned(),
+        (false, 0) => {
+            "each operator scales so well to all cores that concurrent execution would take longer".to_owned()
+        }
         (false, _) => {
             format!(
-                "side by side would take {:.1} % less by these times, too little beside what plans are off by",
+                "concurrent execution would take {:.1} % less by these times, which is within the error of plans",
                 100.0 * gain
             )
         }

@@ -71,7 +71,7 @@ fn instance(options: &PlacementOptions, table: &TimesTable, edges: Vec<Edge>) ->
     let count = table.devices.len();
     let link = Link { latency_ns: options.link_us * 1e3, ns_per_byte: 1.0 / options.link_gb_per_s };
     if options.link_gb_per_s.is_nan() || options.link_gb_per_s <= 0.0 {
-        return Err(Error::Query(format!("--link-gb-per-s {} is no rate", options.link_gb_per_s)));
+        return Err(Error::Query(format!("--link-gb-per-s {} is not a rate", options.link_gb_per_s)));
     }
     let mut energies_j = Vec::new();
     if !options.watts.is_empty() {

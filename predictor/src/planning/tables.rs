@@ -38,9 +38,10 @@ fn parse(text: &str) -> std::result::Result<TimesTable, String> {
             .zip(&table.devices)
             .map(|(cell, device)| match cell.parse::<f64>() {
                 Ok(time) if time > 0.0 && time.is_finite() => Ok(time),
-                _ => {
-                    Err(format!("line {}: `{cell}` is no time of `{name}` on `{device}`; give nanoseconds", number + 1))
-                }
+                _ => Err(format!(
+                    "line {}: `{cell}` is not a time of `{name}` on `{device}`; give nanoseconds",
+                    number + 1
+                )),
             })
             .collect::<std::result::Result<_, String>>()?;
         if times.len() != table.devices.len() || line.split(',').count() != table.devices.len() + 1 {
@@ -66,7 +67,7 @@ mod tests {
             ("", "it is empty"),
             ("operator\nx\n", "no devices"),
             ("operator,cpu\n", "no operators"),
-            ("operator,cpu\nx,-1\n", "line 2: `-1` is no time of `x` on `cpu`"),
+            ("operator,cpu\nx,-1\n", "line 2: `-1` is not a time of `x` on `cpu`"),
             ("operator,cpu,gpu\nx,1\n", "line 2: 1 times for 2 devices"),
             ("operator,cpu\nx,1,2\n", "line 2: 2 times for 1 devices"),
         ] {

@@ -92,7 +92,7 @@ impl Host {
                 )));
             }
             (None, several) => {
-                return Err(Error::Query(format!("say which --hardware; the store has {}", several.join(", "))));
+                return Err(Error::Query(format!("give --hardware; the store has {}", several.join(", "))));
             }
         };
         let peaks = Peaks::of(store.peaks()?.iter().filter(|measured| measured.host_class == class));

@@ -110,7 +110,7 @@ pub fn row(cells: &[(String, Cell)], usual: &Setting, mapping: Option<&Mapping>)
                     None => "`operator`, `device`, `threads` and `knob.NAME`".to_owned(),
                     Some(_) => "those of the mapping, `threads` and `knob.NAME`".to_owned(),
                 };
-                let problem = format!("the column `{}` means nothing here; columns are {others}", excerpt(name));
+                let problem = format!("the column `{}` is unknown; columns are {others}", excerpt(name));
                 return Err(Error::Query(problem));
             }
         }
@@ -191,7 +191,7 @@ pub fn operator(text: &str, mapping: Option<&Mapping>) -> Result<Operator> {
     let mut operators = of_graph(&graph)?;
     match operators.len() {
         1 => Ok(operators.remove(0)),
-        count => Err(wrong(format!("it makes {count} tasks, not one"))),
+        count => Err(wrong(format!("it has {count} tasks, not one"))),
     }
 }
 
@@ -245,8 +245,7 @@ pub fn predict_model(
     setting: &Setting,
 ) -> Result<Vec<OperatorPrediction>> {
     if !setting.extras.is_empty() {
-        let problem =
-            "knobs name a schedule of one operator; a model's operators are asked about at their default ones";
+        let problem = "knobs apply to one operator; the operators of a model have default schedules";
         return Err(Error::Query(problem.to_owned()));
     }
     predict(predictor, operators, &Setting { extrapolate: true, ..setting.clone() })
@@ -316,7 +315,7 @@ fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)
         match prediction.outside.first().filter(|_| prediction.basis != Basis::Learned && !setting.extrapolate) {
             None => Ok(translate_to_host(predictor, &setting, prediction)),
             Some(_) => Err(Error::Query(format!(
-                "`{}` is outside of what was learned ({}); measure something like it, or ask to extrapolate",
+                "`{}` is outside of the training range ({}); measure similar operators, or extrapolate",
                 operator.text,
                 prediction.outside.join("; ")
             ))),
@@ -363,7 +362,7 @@ pub fn device<'a>(predictor: &'a Predictor, setting: &Setting) -> Result<&'a str
     match known[..] {
         [one] => Ok(one),
         _ => Err(Error::Query(format!(
-            "say which device; learned: {}",
+            "give a device; the training data has {}",
             known.into_iter().map(String::as_str).collect::<Vec<_>>().join(", ")
         ))),
     }

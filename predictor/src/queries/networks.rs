@@ -9,15 +9,15 @@ use zoo::transformers;
 models::choice! {
     /// Where neural networks come from.
     pub enum ModelSource {
-        /// The zoo
+        /// The built-in model zoo
         Local = "local",
-        /// A shipped configuration of a transformer, or a folder with a `config.json`
+        /// A transformer: a shipped configuration, or a folder with a `config.json`
         Transformers = "transformers",
         /// An ONNX file
         Onnx = "onnx",
         /// A TFLite file
         Tflite = "tflite",
-        /// A file of PyTorch's exporter
+        /// A `.pt2` archive of `torch.export`
         Torch = "torch",
     }
 }

@@ -56,11 +56,11 @@ pub fn assumed_threads(predictor: &Predictor, setting: &Setting) -> Result<Assum
     let count = most.min(here);
     let mut reason = match () {
         () if count < most => format!("default: all CPUs of this machine, where `{device}` has {units}"),
-        () if most < units => format!("default: the most that were learned from, of {units} that `{device}` has"),
+        () if most < units => format!("default: the maximum of the training data, of {units} that `{device}` has"),
         () => format!("default: all of `{device}`"),
     };
     if here.is_finite() && here > count {
-        reason.push_str(&format!("; this machine has {here}, of so many nothing was learned"));
+        reason.push_str(&format!("; this machine has {here}, which the training data lacks"));
     }
     let is_whole = predictor.learned_threads(device).is_some_and(|(least, _)| least > 1.0);
     let word = if is_whole { "unit" } else { "thread" };

@@ -110,7 +110,11 @@ async fn respond(
                 reply
             };
             let answered = tokio::task::spawn_blocking(answer).await;
-            (answered.unwrap_or_else(|_| refusal(500, "this question made the server fail; it goes on")), false)
+            (
+                answered
+                    .unwrap_or_else(|_| refusal(500, "this request caused an internal error; the server continues")),
+                false,
+            )
         }
         Ok(Err(refused)) => (refused, true),
         Err(_) => (refusal(408, "the request took too long"), true),
@@ -127,7 +131,7 @@ fn foreign(headers: &HeaderMap) -> Option<String> {
     }
     let origin = text(ORIGIN)?;
     let of_page = origin.split_once("://").map_or(origin, |(_, host)| host);
-    (!is_loopback(of_page)).then(|| format!("pages of `{origin:.80}` are not answered"))
+    (!is_loopback(of_page)).then(|| format!("requests of pages from `{origin:.80}` are rejected"))
 }
 
 /// Returns whether a host name, with or without a port, is one of this machine's.
@@ -156,7 +160,7 @@ impl Room {
 }
 
 fn full() -> Reply {
-    refusal(503, "too many questions wait for answers; ask again a little later")
+    refusal(503, "too many requests are waiting; try again later")
 }
 
 /// Reads a whole body, and returns it with the room that it takes, or a refusal.

@@ -23,7 +23,7 @@ impl Known {
     pub(super) fn best(&self, body: &[u8]) -> Result<Value> {
         let question: Question = serde_json::from_slice(body).map_err(|error| {
             Error::Query(format!(
-                "the body is not a question: {}; see /openapi.json",
+                "the body is not a valid request: {}; see /openapi.json",
                 models::names::with_hint(&error.to_string())
             ))
         })?;
@@ -34,7 +34,7 @@ impl Known {
                 let is_it = |record: &&Record| record.host == *host || record.host_class == *host;
                 let unknown = || {
                     let hint = models::names::hint(host, hosts(&self.0));
-                    Error::Query(format!("no record is of the host `{host}`: {hint}"))
+                    Error::Query(format!("there is no record of the host `{host}`: {hint}"))
                 };
                 self.0.iter().find(is_it).cloned().ok_or_else(unknown)?
             }

@@ -78,7 +78,7 @@ fn route(method: &str, path: &str, body: &[u8], service: &Service) -> Reply {
         ("GET", "/tasks") => of_store(service, |known| Ok(known.tasks())),
         ("POST", "/best") => of_store(service, |known| known.best(body)),
         (_, "/" | "/openapi.json" | "/about" | "/predict" | "/tasks" | "/best") => {
-            refusal(405, "this path is asked with another method")
+            refusal(405, "this path needs another method")
         }
         _ => refusal(404, "there is `/`, `/about`, `/predict`, `/tasks`, `/best` and `/openapi.json`"),
     }
@@ -113,7 +113,7 @@ pub fn answer(body: &[u8], service: &Service) -> (u16, Value) {
         },
         Err(error) => {
             let problem = models::names::with_hint(&error.to_string());
-            (400, json!({ "error": format!("the body is not a question: {problem}; see /openapi.json") }))
+            (400, json!({ "error": format!("the body is not a valid request: {problem}; see /openapi.json") }))
         }
     }
 }
@@ -134,7 +134,7 @@ fn predict(request: Request, service: &Service) -> Result<Value> {
         None => Vec::new(),
     };
     if operators.is_empty() && of_model.is_empty() {
-        return Err(Error::Query("say what to predict: `operators` or `model`".to_owned()));
+        return Err(Error::Query("nothing to predict: give `operators` or `model`".to_owned()));
     }
     let mut setting = Setting {
         device: request.device,

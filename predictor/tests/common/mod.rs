@@ -7,7 +7,6 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The mapping of the table.
 const MAPPING: &str = include_str!("../../samples/tests/made-up.toml");
 
 /// Writes the mapping and the table into a folder.

@@ -9,13 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// A writer of sets of trees.
 #[derive(Default)]
-pub struct Writer {
+pub struct TreeWriter {
     columns: Columns<Vec<u32>>,
 }
 
 /// A reader of sets of trees.
 pub struct Reader<'a> {
-    columns: Columns<Column<'a>>,
+    columns: Columns<TreeColumn<'a>>,
 }
 
 /// The columns in file order.
@@ -38,7 +38,7 @@ struct Columns<T> {
     covers: T,
 }
 
-struct Column<'a> {
+struct TreeColumn<'a> {
     rows: [&'a [u8]; 4],
     next: usize,
 }
@@ -50,7 +50,7 @@ impl<T> Columns<T> {
     }
 }
 
-impl Writer {
+impl TreeWriter {
     pub fn put(&mut self, trees: &Trees) {
         let columns = &mut self.columns;
         columns.counts.extend([trees.features as u32, trees.base.to_bits(), trees.trees.len() as u32]);
@@ -99,12 +99,12 @@ impl Writer {
 impl<'a> Reader<'a> {
     /// Opens encoded bytes, which may be arbitrary.
     pub fn new(mut bytes: &'a [u8]) -> Result<Reader<'a>, String> {
-        let mut column = || -> Result<Column<'a>, String> {
+        let mut column = || -> Result<TreeColumn<'a>, String> {
             let (length, rest) = bytes.split_first_chunk::<4>().ok_or(ENDS)?;
             let length = u32::from_le_bytes(*length) as usize;
             let (column, rest) = length.checked_mul(4).and_then(|all| rest.split_at_checked(all)).ok_or(ENDS)?;
             bytes = rest;
-            Ok(Column { rows: std::array::from_fn(|rank| &column[rank * length..(rank + 1) * length]), next: 0 })
+            Ok(TreeColumn { rows: std::array::from_fn(|rank| &column[rank * length..(rank + 1) * length]), next: 0 })
         };
         let columns = Columns {
             counts: column()?,
@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
                     left: u32::try_from(left)
                         .ok()
                         .filter(|left| *left as usize != place)
-                        .ok_or("a node leads to none")?,
+                        .ok_or("a node has an invalid child")?,
                     threshold: *threshold.ok_or("a node has no threshold")?,
                     feature,
                     absent_left: question >> 16 & 1 == 1,
@@ -187,9 +187,9 @@ impl<'a> Reader<'a> {
 }
 
 const ENDS: &str = "it ends inside the trees";
-const MORE: &str = "there is more in it than its header says";
+const MORE: &str = "it is longer than its header states";
 
-impl Column<'_> {
+impl TreeColumn<'_> {
     fn take(&mut self) -> Result<u32, String> {
         if self.next == self.rows[0].len() {
             return Err(ENDS.to_owned());
@@ -263,7 +263,7 @@ mod tests {
     }
 
     fn bytes(sets: &[Trees]) -> Vec<u8> {
-        let mut writer = Writer::default();
+        let mut writer = TreeWriter::default();
         sets.iter().for_each(|set| writer.put(set));
         writer.into_bytes()
     }

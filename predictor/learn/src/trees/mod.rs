@@ -39,12 +39,10 @@ pub struct Trees {
 /// A node as explanations see it.
 pub(crate) enum Node {
     Leaf(f32),
-    /// A split.
     Inner {
         feature: usize,
         /// Child that the row enters.
         taken: usize,
-        /// The other child.
         other: usize,
         /// Share of the training rows that entered the row's child.
         share: f64,
@@ -108,12 +106,12 @@ struct Objective {
 
 #[derive(Deserialize, Serialize)]
 struct Gradient {
-    model: Model,
+    model: TreeModel,
     name: String,
 }
 
 #[derive(Deserialize, Serialize)]
-struct Model {
+struct TreeModel {
     gbtree_model_param: Box<RawValue>,
     #[serde(default)]
     iteration_indptr: Vec<u32>,
@@ -175,7 +173,7 @@ impl Trees {
                 feature_names: names.to_vec(),
                 feature_types: vec!["float".to_owned(); names.len()],
                 gradient_booster: Gradient {
-                    model: Model {
+                    model: TreeModel {
                         gbtree_model_param: raw(
                             &serde_json::json!({"num_parallel_tree": "1", "num_trees": count.to_string()}),
                         ),
@@ -438,7 +436,7 @@ impl Trees {
             let end = roots.get(tree + 1).map_or(self.nodes.len(), |next| *next as usize);
             let begins = *root as usize;
             if (tree == 0 && begins != 0) || begins >= end || end > self.nodes.len() {
-                return Err(format!("tree {tree} does not lie where it should"));
+                return Err(format!("tree {tree} has a wrong offset"));
             }
             let mut depths = vec![0u32; end - begins];
             for place in begins..end {
@@ -448,7 +446,7 @@ impl Trees {
                     || node.threshold.is_nan()
                     || !self.leaves[place].is_finite()
                 {
-                    return Err(format!("tree {tree} has a node that asks for what does not exist"));
+                    return Err(format!("tree {tree} has a node with an unknown feature"));
                 }
                 if left == place {
                     continue;

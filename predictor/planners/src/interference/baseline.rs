@@ -17,7 +17,6 @@ pub enum Baseline {
 }
 
 impl Baseline {
-    /// All rules.
     pub const ALL: [Baseline; 4] = [Baseline::None, Baseline::Sum, Baseline::Maximum, Baseline::Class];
 
     pub fn name(self) -> &'static str {

@@ -27,7 +27,7 @@ pub struct Graph {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct SearchLimits {
     /// Maximum number of groups per stage.
     pub groups: usize,
     /// Maximum number of operators per group.
@@ -38,9 +38,9 @@ pub struct Limits {
     pub tries: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { groups: 8, operators: 12, beam: 400, tries: 12_000 }
+impl Default for SearchLimits {
+    fn default() -> SearchLimits {
+        SearchLimits { groups: 8, operators: 12, beam: 400, tries: 12_000 }
     }
 }
 
@@ -73,7 +73,7 @@ pub struct Stages {
 }
 
 /// Plans the fastest stages of a graph.
-pub fn stages(graph: &Graph, costs: &Costs, limits: &Limits) -> Result<Stages> {
+pub fn stages(graph: &Graph, costs: &Costs, limits: &SearchLimits) -> Result<Stages> {
     let order = checked(graph, costs)?;
     let mut found = Stages {
         stages: Vec::new(),

@@ -1,7 +1,7 @@
 //! Dynamic programming over the down-sets of one part of a graph.
 
 use super::cost::{self, Costs};
-use super::{Graph, Limits, Set, Stage};
+use super::{Graph, SearchLimits, Set, Stage};
 use crate::interference::Demand;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -19,7 +19,7 @@ pub(super) struct Part<'a> {
     /// Predecessors and successors of each operator.
     beside: Vec<Set>,
     costs: &'a Costs,
-    limits: &'a Limits,
+    limits: &'a SearchLimits,
     known: HashMap<Set, Option<Stage>>,
     is_exact: bool,
 }
@@ -38,7 +38,7 @@ struct Reached {
 }
 
 impl<'a> Part<'a> {
-    pub fn of(graph: &'a Graph, operators: Vec<usize>, costs: &'a Costs, limits: &'a Limits) -> Part<'a> {
+    pub fn of(graph: &'a Graph, operators: Vec<usize>, costs: &'a Costs, limits: &'a SearchLimits) -> Part<'a> {
         let place: HashMap<usize, usize> = operators.iter().enumerate().map(|(place, &one)| (one, place)).collect();
         let of_part = |waits: &[usize]| {
             waits.iter().filter_map(|one| place.get(one)).fold(Set::default(), |set, &place| set.with(place))

@@ -8,7 +8,7 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// No rows of so many columns.
+    /// Creates an empty matrix with this many columns.
     pub fn new(columns: usize) -> Matrix {
         Matrix { columns, values: Vec::new() }
     }
@@ -25,7 +25,6 @@ impl Matrix {
         self.values.extend_from_slice(row);
     }
 
-    /// Number of rows.
     pub fn rows(&self) -> usize {
         self.values.len().checked_div(self.columns).unwrap_or(0)
     }
@@ -35,7 +34,6 @@ impl Matrix {
         self.columns
     }
 
-    /// One row.
     pub fn row(&self, row: usize) -> &[f32] {
         &self.values[row * self.columns..][..self.columns]
     }

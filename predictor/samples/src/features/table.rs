@@ -11,15 +11,12 @@ use super::work::Work;
 /// Where a feature's number comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The operator's sizes.
     Sizes,
-    /// Work and roofline.
     Work,
     /// How work is cut into tiles, waves and vectors.
     Quantisation,
     /// Operands against caches.
     Footprint,
-    /// The device's descriptor.
     Device,
     /// How it is run: threads.
     Setting,
@@ -44,9 +41,7 @@ impl Origin {
 
 /// What features are computed from.
 pub struct Situation<'a> {
-    /// The operator.
     pub work: &'a Work,
-    /// What runs it.
     pub device: &'a Device,
     /// Threads it may use; the device's units where it cannot choose.
     pub threads: f64,
@@ -54,13 +49,10 @@ pub struct Situation<'a> {
     pub attainable_ns: f64,
 }
 
-/// One feature.
 pub struct Feature {
     /// Its name in bundles, reports and charts.
     pub name: &'static str,
-    /// Its unit.
     pub unit: &'static str,
-    /// Where it comes from.
     pub origin: Origin,
     /// How it is computed.
     pub of: fn(&Situation<'_>) -> f64,
@@ -72,7 +64,7 @@ macro_rules! features {
     };
 }
 
-/// Every feature that is computed from a situation. Knobs, code features and counters come beside them under the names
+/// Every feature that is computed from a situation. Knobs, code features and counters are further columns under the names
 /// that their makers gave, prefixed `knob.` and `code.`; what knobs make of sizes (`tiling.rs`) is prefixed `nest.`.
 pub const FEATURES: &[Feature] = features! {
     Sizes {

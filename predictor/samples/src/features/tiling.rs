@@ -49,7 +49,7 @@ pub fn is_feature(name: &str) -> bool {
 
 /// Adds the features that follow from the knobs among the extras.
 pub fn add(work: &Work, device: &Device, threads: f64, revision: Revision, extras: &mut BTreeMap<String, f64>) {
-    let knobs = Knobs { extras, revision };
+    let knobs = TilingKnobs { extras, revision };
     let has_tiles = TILE_X.of(&knobs).is_some() || dots::DOTS_X.of(&knobs).is_some() || winograd_tile(&knobs).is_some();
     if work.rank == 0 || !(has_tiles || VECTOR.of(&knobs).is_some()) || (has_tiles && work.rank < 2) {
         return;
@@ -142,12 +142,12 @@ fn domain(work: &Work, revision: Revision, has_tiles: bool, may_flatten: bool) -
 }
 
 /// The knobs among features.
-struct Knobs<'a> {
+struct TilingKnobs<'a> {
     extras: &'a BTreeMap<String, f64>,
     revision: Revision,
 }
 
-impl Settings for Knobs<'_> {
+impl Settings for TilingKnobs<'_> {
     fn number(&self, name: &str) -> Option<i64> {
         const FIRST: [&str; 8] = ["tile_c", "tile_y", "tile_x", "block", "split_r", "unroll", "parallel", "vector"];
         if self.revision == Revision::First && !FIRST.contains(&name) {

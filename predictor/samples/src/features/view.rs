@@ -39,7 +39,6 @@ impl View {
         }
     }
 
-    /// The view of a name.
     pub fn from_name(name: &str) -> Option<View> {
         View::ALL.into_iter().find(|view| view.name() == name)
     }

@@ -15,13 +15,12 @@ pub enum Form {
     Convolution,
     /// `rows` independent rows of `columns` elements, each reduced and scaled.
     Rows,
-    /// Each element of its own.
     Pointwise,
     /// Windows that are reduced, data that is moved, and all else.
     Other,
 }
 
-/// Dimensions of outputs that are told apart.
+/// Number of output dimensions with separate features.
 pub const RANK: usize = 5;
 
 /// The sizes of one operator and what they cost at least.
@@ -73,13 +72,9 @@ pub struct Work {
     pub flops: f64,
     /// Bytes of inputs that are read at least once, without weights.
     pub bytes_in: f64,
-    /// Bytes of weights.
     pub bytes_weights: f64,
-    /// Bytes that are written.
     pub bytes_out: f64,
-    /// Bytes of one element of the output.
     pub element_bytes: f64,
-    /// Bytes of one element of the first input.
     #[serde(default = "of_single_precision")]
     pub input_element_bytes: f64,
 }
@@ -180,7 +175,7 @@ impl Work {
         .with_output(&[rows, columns])
     }
 
-    /// Elements computed from so many tensors each.
+    /// Describes an elementwise operator with this many inputs.
     pub fn pointwise(rows: f64, columns: f64, operands: f64) -> Work {
         let bytes = 4.0 * rows * columns;
         Work {

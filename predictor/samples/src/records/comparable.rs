@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// A column that changes times and is no feature.
 struct Setting {
-    /// Its name.
     column: &'static str,
     /// Its value as text, where a record has one.
     value: fn(&Record) -> Option<String>,
@@ -53,7 +52,6 @@ const SETTINGS: &[Setting] = &[
 /// Which settings are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// All of them.
     Operators,
     /// Those of the machine and the compiler: operators in their places are run as their network is.
     Networks,
@@ -64,7 +62,7 @@ impl Scope {
         SETTINGS.iter().filter(move |setting| self == Scope::Operators || setting.is_of_machine)
     }
 
-    fn values(self, record: &Record) -> Group {
+    fn values(self, record: &Record) -> RecordGroup {
         self.settings().map(|setting| (setting.value)(record)).collect()
     }
 }
@@ -74,15 +72,15 @@ pub fn check_setting(column: &str) -> Result<()> {
     let known = || SETTINGS.iter().map(|setting| setting.column);
     match known().any(|name| name == column) {
         true => Ok(()),
-        false => Err(Error::Data(format!("no setting is called `{column}`; {}", models::names::hint(column, known())))),
+        false => Err(Error::Data(format!("there is no setting `{column}`; {}", models::names::hint(column, known())))),
     }
 }
 
 /// The values of a record's settings, in their order.
-type Group = Vec<Option<String>>;
+type RecordGroup = Vec<Option<String>>;
 
 /// Groups of a device's records: how many have it, and when the newest of them was measured.
-type Counts = BTreeMap<Group, (usize, i64)>;
+type Counts = BTreeMap<RecordGroup, (usize, i64)>;
 
 /// A task by a schedule on a device, target and number of threads; all default schedules of a task alone are one.
 type Candidate<'a> = (String, &'static str, &'a str, Option<&'a str>, i64);
@@ -105,7 +103,7 @@ pub(super) struct Comparable<'a> {
     policy: &'a Policy,
     scope: Scope,
     /// By device, the values of its settings.
-    groups: BTreeMap<String, Group>,
+    groups: BTreeMap<String, RecordGroup>,
     newest: HashMap<Candidate<'a>, Version<'a>>,
 }
 
@@ -132,7 +130,7 @@ impl<'a> Comparable<'a> {
         comparable
     }
 
-    /// Why a record is not learned from beside the others.
+    /// Returns why a record is not comparable with the others, or None.
     pub fn refuse(&self, record: &Record) -> Option<String> {
         self.other_setting(record).or_else(|| {
             let (candidate, version) = candidate(record, self.scope);
@@ -159,7 +157,7 @@ impl<'a> Comparable<'a> {
 
     /// By device, its settings that are recorded, by column.
     pub fn settings(&self) -> BTreeMap<String, BTreeMap<String, String>> {
-        let named = |group: &Group| {
+        let named = |group: &RecordGroup| {
             let own = self.scope.settings().zip(group);
             own.filter_map(|(setting, value)| Some((setting.column.to_owned(), value.clone()?))).collect()
         };

@@ -31,7 +31,7 @@ pub(super) fn of(records: &[&Record], hosts: &[PeaksMeasured], has_reached: bool
     described(figures, peaks, is_measured || is_gpu)
 }
 
-/// The figures by which devices are told apart, from the peaks where those say more.
+/// Properties that distinguish devices, from measured peaks where those are larger.
 fn described(figures: Device, peaks: Peaks, is_measured: bool) -> Device {
     let alone = peaks.flops_per_second(1.0).map(|rate| rate * 1e-9 / figures.flops_per_cycle);
     let memory = peaks.bytes_per_second(figures.units, f64::INFINITY).map(|rate| rate * 1e-9);

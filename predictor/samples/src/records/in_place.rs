@@ -1,8 +1,7 @@
-//! Operators in their places while a whole network ran, beside the same operators alone.
+//! Operators measured in a network, compared with the same operators in isolation.
 //!
-//! In its place an operator finds in the caches what its neighbours left there; alone it finds its own data. Both are compared
-//! for one task by one schedule on as many threads of one device, by the same code under the same settings of the machine: anything
-//! else would compare schedules, compilers or clocks. Alone an operator is measured with warm caches.
+//! In a network, an operator's inputs may be in the caches; in isolation, caches hold its own data of the previous run.
+//! Both are compared for the same task, schedule, threads, device and code.
 
 use super::comparable::{Comparable, Scope};
 use super::{Policy, device_name, uncertainty};
@@ -11,7 +10,7 @@ use crate::statistics::median;
 use datasets::{CacheState, Outcome, Record, ScheduleSource};
 use std::collections::BTreeMap;
 
-/// What is the same in its place and alone: device, target, task, schedule, threads.
+/// Common properties of both measurements: device, target, task, schedule, threads.
 type Experiment<'a> = (String, &'static str, &'a str, &'a str, i64);
 
 /// A network that ran: device, target, its hash, threads.
@@ -31,10 +30,10 @@ pub fn networks(records: &[Record], policy: &Policy) -> (Vec<PlacedNetwork>, BTr
     let comparable = Comparable::of(&known, policy, Scope::Networks);
     for record in taken {
         let (Some(median_ns), Some(experiment)) = (record.median_ns, experiment(record)) else { continue };
-        let vague = || Some("median not known well enough".to_owned()).filter(|_| !is_known(record, policy));
+        let vague = || Some("median too uncertain".to_owned()).filter(|_| !is_known(record, policy));
         if let Some(reason) = vague().or_else(|| comparable.refuse(record)) {
             if record.network_hash.is_some() {
-                *left_out.entry(format!("in its place, {reason}")).or_default() += 1;
+                *left_out.entry(format!("in the network, {reason}")).or_default() += 1;
             }
             continue;
         }

@@ -87,7 +87,7 @@ fn read(path: &Path, damage: &mut Vec<Damage>) -> Result<Vec<Record>> {
         return Ok(records.collect::<datasets::Result<_>>()?);
     }
     let format = Format::of_path(path).ok_or_else(|| {
-        let problem = "its name ends in none of .csv, .parquet and .jsonl; a table of others needs --mapping";
+        let problem = "its ending is not .csv, .parquet or .jsonl; a foreign table needs --mapping";
         Error::table(path, problem)
     })?;
     Ok(datasets::read(path, format)?.collect::<datasets::Result<_>>()?)
@@ -100,7 +100,7 @@ pub fn gather(records: &[Record], hosts: &[PeaksMeasured], policy: &Policy) -> R
 
 /// The same, where there were more that are damaged.
 fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage], policy: &Policy) -> Result<Samples> {
-    let filter = Filter::of(records, policy);
+    let filter = RecordFilter::of(records, policy);
     let mut taken = Vec::new();
     let mut left_out: BTreeMap<String, u64> = BTreeMap::new();
     for damage in damage {
@@ -137,7 +137,7 @@ fn gather_beside(records: &[Record], hosts: &[PeaksMeasured], damage: &[Damage],
 }
 
 /// What decides which records are learned from.
-struct Filter<'a> {
+struct RecordFilter<'a> {
     policy: &'a Policy,
     uncertainties: HashMap<Key, Option<f64>>,
     /// The most frequent version of TVM.
@@ -145,13 +145,13 @@ struct Filter<'a> {
     comparable: Comparable<'a>,
 }
 
-impl<'a> Filter<'a> {
-    fn of(records: &'a [Record], policy: &'a Policy) -> Filter<'a> {
+impl<'a> RecordFilter<'a> {
+    fn of(records: &'a [Record], policy: &'a Policy) -> RecordFilter<'a> {
         let (usual, uncertainties) = (usual_version(records), uncertainties(records));
         let refused = |record: &&Record| refuse(record, policy, usual, of_experiment(&uncertainties, record));
         let could_be: Vec<&Record> = records.iter().filter(|record| refused(record).is_none()).collect();
         let comparable = Comparable::of(&could_be, policy, Scope::Operators);
-        Filter { policy, uncertainties, usual, comparable }
+        RecordFilter { policy, uncertainties, usual, comparable }
     }
 
     /// Why a record is not learned from.
@@ -195,7 +195,7 @@ fn devices(records: &[&Record], hosts: &[PeaksMeasured], policy: &Policy) -> Vec
 }
 
 /// What other flags would bring back, where most of what was measured is left out.
-fn filter_hints(records: &[Record], filter: &Filter<'_>) -> Option<FilterHints> {
+fn filter_hints(records: &[Record], filter: &RecordFilter<'_>) -> Option<FilterHints> {
     /// Other settings that are tried.
     const MOST_SETTINGS: usize = 8;
     let policy = filter.policy;
@@ -225,7 +225,7 @@ fn filter_hints(records: &[Record], filter: &Filter<'_>) -> Option<FilterHints> 
     }
     let mut found: Vec<(String, usize)> = Vec::new();
     for (flag, other) in others {
-        let other = Filter::of(records, &other);
+        let other = RecordFilter::of(records, &other);
         let brings = left_out.iter().filter(|record| other.refuse(record).is_none()).count();
         // Of limits that bring the same, the tightest.
         if brings > 0 && !found.iter().any(|(known, rows)| *rows == brings && known.starts_with("--max-uncertainty")) {
@@ -237,7 +237,7 @@ fn filter_hints(records: &[Record], filter: &Filter<'_>) -> Option<FilterHints> 
 
 /// One question per task and device that has a default schedule, the newest: what that is does not depend on how well its time is
 /// known.
-fn default_schedules(records: &[Record], filter: &Filter<'_>, devices: &[(String, Device)]) -> Vec<RawSample> {
+fn default_schedules(records: &[Record], filter: &RecordFilter<'_>, devices: &[(String, Device)]) -> Vec<RawSample> {
     let is_of_group = |record: &&Record| filter.comparable.other_setting(record).is_none();
     let is_default = |record: &&Record| record.schedule_source == Some(ScheduleSource::Default);
     let mut defaults: Vec<&Record> = records.iter().filter(is_default).filter(is_of_group).collect();
@@ -350,13 +350,13 @@ fn usual_version(records: &[Record]) -> Option<&str> {
 
 fn refuse(record: &Record, policy: &Policy, usual: Option<&str>, uncertainty: Option<f64>) -> Option<String> {
     if record.is_network() {
-        return Some("a whole network, no operator".to_owned());
+        return Some("a whole network, not an operator".to_owned());
     }
     if record.co_run.is_some() {
-        return Some("other operators ran beside it".to_owned());
+        return Some("other operators ran concurrently".to_owned());
     }
     if !record.is_alone() {
-        return Some("timed inside of a network, not alone".to_owned());
+        return Some("timed in a network, not in isolation".to_owned());
     }
     if record.outcome != Outcome::Ok {
         return Some(format!("outcome `{}`", record.outcome));
@@ -366,15 +366,15 @@ fn refuse(record: &Record, policy: &Policy, usual: Option<&str>, uncertainty: Op
     }
     match uncertainty {
         _ if policy.max_uncertainty.is_infinite() => {}
-        None => return Some("too few runs or visits to tell how well their median is known".to_owned()),
+        None => return Some("too few runs or visits for the uncertainty of the median".to_owned()),
         Some(half) if half <= policy.max_uncertainty => {}
-        Some(_) => return Some(format!("median not known to {}", percent(policy.max_uncertainty))),
+        Some(_) => return Some(format!("median with an uncertainty above {}", percent(policy.max_uncertainty))),
     }
     if let Some(most) = policy.max_cv.filter(|most| record.cv.is_some_and(|cv| cv > *most)) {
         return Some(format!("spread (CV) above {}", percent(most)));
     }
     if !policy.all_versions && record.tvm_version.as_deref() != usual {
-        return Some(format!("another TVM than the most frequent, {}", usual.unwrap_or("none")));
+        return Some(format!("another TVM version than the most frequent, {}", usual.unwrap_or("none")));
     }
     if policy.default_only && record.schedule_source != Some(ScheduleSource::Default) {
         return Some("schedule is not the default one".to_owned());
@@ -426,7 +426,7 @@ fn question(record: &Record, device: u32) -> std::result::Result<RawSample, Stri
 
 /// The sizes and costs of a task.
 pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
-    task.check().map_err(|error| format!("its task is not one: {error}"))?;
+    task.check().map_err(|error| format!("its task is invalid: {error}"))?;
     let counted = task.work().map_err(|error| format!("its work cannot be counted: {error}"))?;
     let anchor = task.steps.first().ok_or("its task has no steps")?;
     let extents = anchor.output.extents().ok_or("its task has symbolic sizes")?;
@@ -495,7 +495,7 @@ pub fn work_of(task: &Task) -> std::result::Result<Work, String> {
     }
 }
 
-/// What is known of a convolution beside its cost.
+/// Properties of a convolution in addition to its cost.
 fn convolve(work: &mut Work, windows: &ConvWindow<'_>, task: &Task, extents: &[i64]) {
     let elements: f64 = extents.iter().map(|extent| *extent as f64).product();
     let channels = extents.get(1).copied().unwrap_or(1).max(1) as f64;

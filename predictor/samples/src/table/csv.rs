@@ -4,7 +4,7 @@
 //! cells may hold separators but no line ends: a file whose pieces could start inside quotes cannot be cut. Lengths are
 //! bounded before memory is taken; `.gz` files are unpacked first, to at most `MAX_BYTES` and a multiple of their size.
 
-use super::{Cells, Column, Table};
+use super::{Cells, Table, TableColumn};
 use crate::error::{Error, Result};
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -16,7 +16,6 @@ pub const MAX_BYTES: u64 = 16 << 30;
 /// A packed table may unpack to this many times its size plus a constant; public tables unpack to ten times their size.
 const MOST_UNPACKED: u64 = 60;
 const ALWAYS_UNPACKED: u64 = 64 << 20;
-/// Columns of a table.
 const MAX_COLUMNS: usize = 4096;
 /// Pieces smaller than this are not worth a thread.
 const PIECE_BYTES: usize = 1 << 20;
@@ -49,7 +48,7 @@ fn contents(path: &Path) -> Result<Vec<u8>> {
             let limit = format!("{MOST_UNPACKED} times its size and {mib} MiB");
             Err(Error::table(
                 path,
-                format!("it unpacks to more than {limit}, as no table does; unpack it first if it is sound"),
+                format!("it decompresses to more than {limit}; decompress it first if it is trustworthy"),
             ))
         }
         true => Err(Error::table(path, format!("it has more than {MAX_BYTES} bytes; cut it into several files"))),
@@ -176,7 +175,7 @@ impl<'a> CellsOfLine<'a> {
                     self.rest = None;
                     return Ok(Cell { bytes: &inside[..quote], has_quotes });
                 }
-                Some(_) => return Err("a quoted cell goes on after its closing quote".to_owned()),
+                Some(_) => return Err("a quoted cell has text after its closing quote".to_owned()),
             }
         }
     }
@@ -362,7 +361,7 @@ fn join(names: Vec<String>, pieces: Vec<Piece>) -> std::result::Result<Table, St
     let mut sources: Vec<_> = pieces.into_iter().map(|piece| piece.columns.into_iter()).collect();
     let columns = names.into_iter().map(|name| {
         let parts: Vec<Growing> = sources.iter_mut().filter_map(Iterator::next).collect();
-        join_column(parts, rows).map(|cells| Column { name, cells })
+        join_column(parts, rows).map(|cells| TableColumn { name, cells })
     });
     Ok(Table { columns: columns.collect::<std::result::Result<_, String>>()?, rows })
 }

@@ -3,7 +3,7 @@
 //! Every column must be spoken for, as a size, a key or under `after_run`; an unknown one is an error, because silently
 //! unused columns are how units get mixed up.
 
-use super::{Cells, Column, Table};
+use super::{Cells, Table, TableColumn};
 use crate::error::{Error, Result};
 use crate::features::{Device, Form, Work};
 use crate::samples::RawSample;
@@ -84,7 +84,6 @@ pub(super) enum Size {
 }
 
 impl Size {
-    /// The column's name.
     fn column(&self) -> Option<&str> {
         match self {
             Size::Column(name) => Some(name),
@@ -349,10 +348,7 @@ impl Shape {
 pub(super) fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<Vec<RawSample>> {
     let known = mapping.columns();
     if let Some(column) = table.columns.iter().find(|column| !known.contains(column.name.as_str())) {
-        let problem = format!(
-            "the mapping does not say what the column `{}` is; name it in the mapping, or list it under `after_run`",
-            column.name
-        );
+        let problem = format!("the mapping lacks the column `{}`; add it, or list it under `after_run`", column.name);
         return Err(Error::table(path, problem));
     }
     let operators = words(path, table, &mapping.operator)?;
@@ -413,7 +409,7 @@ fn bound<'a>(
     Ok((shape, columns))
 }
 
-fn column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<&'a Column> {
+fn column<'a>(path: &Path, table: &'a Table, name: &str) -> Result<&'a TableColumn> {
     table.column(name).ok_or_else(|| Error::table(path, format!("it has no column `{name}`, which the mapping names")))
 }
 

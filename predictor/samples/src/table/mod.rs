@@ -14,17 +14,14 @@ pub use reading::samples;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
     /// The columns in the order of the file, all equally long.
-    pub columns: Vec<Column>,
-    /// Number of rows.
+    pub columns: Vec<TableColumn>,
     pub rows: usize,
 }
 
 /// A named column.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Column {
-    /// Its name in the header.
+pub struct TableColumn {
     pub name: String,
-    /// Its values.
     pub cells: Cells,
 }
 
@@ -35,7 +32,6 @@ pub enum Cells {
     Numbers(Vec<f64>),
     /// One word per row, as an index into the distinct words in order of appearance.
     Words {
-        /// The distinct words.
         words: Vec<String>,
         /// The word of each row.
         codes: Vec<u32>,
@@ -43,8 +39,7 @@ pub enum Cells {
 }
 
 impl Table {
-    /// The column of a name.
-    pub fn column(&self, name: &str) -> Option<&Column> {
+    pub fn column(&self, name: &str) -> Option<&TableColumn> {
         self.columns.iter().find(|column| column.name == name)
     }
 }

@@ -25,8 +25,8 @@ const FEWEST: usize = 100;
 /// The registers of a GPU's thread: it can keep no more sums.
 const REGISTERS: f64 = 255.0;
 
-/// The rows of a table beside what their mapping says of them.
-pub(super) struct Rows<'a> {
+/// Rows of a table with their mapping.
+pub(super) struct PlausibleRows<'a> {
     pub path: &'a Path,
     pub table: &'a Table,
     pub mapping: &'a Mapping,
@@ -34,7 +34,7 @@ pub(super) struct Rows<'a> {
     pub times_ns: &'a [f64],
 }
 
-impl Rows<'_> {
+impl PlausibleRows<'_> {
     /// Refuses what cannot be; says what is doubtful.
     pub(super) fn check(&self) -> Result<Vec<String>> {
         self.check_unit()?;
@@ -50,7 +50,7 @@ impl Rows<'_> {
             warnings.extend(
                 of.check_rows("have operands that do not fit their device's memory", |row| self.is_too_large(row))?,
             );
-            warnings.extend(of.check_rows("have sizes that are no whole numbers", |row| self.is_broken(row))?);
+            warnings.extend(of.check_rows("have sizes that are not whole numbers", |row| self.is_broken(row))?);
         }
         Ok(warnings)
     }
@@ -127,7 +127,7 @@ impl Rows<'_> {
 
 /// The time below which a row cannot be: arithmetic at the peak, or bytes that no cache held at full bandwidth.
 fn least_ns(work: &Work, device: &Device) -> f64 {
-    /// Minimal filtering (Winograd) multiplies so many times less often.
+    /// Factor by which Winograd convolution reduces multiplications.
     const FILTERING: f64 = 4.0;
     let saved = if work.form == Form::Convolution && work.taps > 1.0 { FILTERING } else { 1.0 };
     let bytes = (work.bytes() - device.cache_bytes).max(0.0);
@@ -136,7 +136,7 @@ fn least_ns(work: &Work, device: &Device) -> f64 {
 
 /// The usable rows of one operator.
 struct OperatorRows<'a> {
-    table: &'a Rows<'a>,
+    table: &'a PlausibleRows<'a>,
     operator: &'a str,
     shape: &'a Shape,
     rows: Vec<usize>,
@@ -150,7 +150,7 @@ impl OperatorRows<'_> {
         let Some(first) = bad.first().filter(|_| share > DOUBTFUL) else { return Ok(None) };
         let (row, of, operator, time) = (first + 1, self.rows.len(), self.operator, self.table.mapping.time().0);
         let problem = format!(
-            "{} of {of} rows of `{operator}` {what}, first row {row}; check what the mapping says of `{operator}` ({}), of the time `{time}` and of the device `{}`",
+            "{} of {of} rows of `{operator}` {what}, first row {row}; check the mapping of `{operator}` ({}), the time `{time}` and the device `{}`",
             bad.len(),
             self.said(self.shape),
             self.device_name(*first),
@@ -198,7 +198,7 @@ impl OperatorRows<'_> {
         let crowded = self.rows.iter().filter(|row| is_too_much(**row)).count();
         let problem = || {
             format!(
-                "`{}`: {crowded} of {} rows of `{}` have more outputs for each launched thread than it has registers; check what the mapping says of `{}` ({})",
+                "`{}`: {crowded} of {} rows of `{}` have more outputs for each launched thread than it has registers; check the mapping of `{}` ({})",
                 self.table.path.display(),
                 self.rows.len(),
                 self.operator,

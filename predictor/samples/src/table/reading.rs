@@ -1,7 +1,7 @@
 //! Tables through their mapping, checked against the rows.
 
 use super::mapping::{Mapping, in_table, numbers};
-use super::plausible::Rows;
+use super::plausible::PlausibleRows;
 use super::repeats;
 use crate::error::Result;
 use crate::samples::{Samples, SamplesBuilder, Timing};
@@ -20,7 +20,7 @@ pub fn samples(paths: &[PathBuf], mapping: &Mapping) -> Result<Samples> {
         let questions = in_table(path, &table, mapping)?;
         repeats::check(path, &table, mapping, &questions)?.into_iter().for_each(|warning| builder.warn(warning));
         let times_ns: Vec<f64> = times.iter().map(|time| time * mapping.time.unit.nanoseconds()).collect();
-        let rows = Rows { path, table: &table, mapping, questions: &questions, times_ns: &times_ns };
+        let rows = PlausibleRows { path, table: &table, mapping, questions: &questions, times_ns: &times_ns };
         rows.check()?.into_iter().for_each(|warning| builder.warn(warning));
         for (row, question) in questions.into_iter().enumerate() {
             builder.push(question, Timing::once(times_ns[row], cvs.map(|cvs| cvs[row])));

@@ -10,7 +10,7 @@ use std::path::Path;
 /// The share of rows that may differ so: a library may choose another kernel when it runs again.
 const DOUBTFUL: f64 = 0.001;
 
-/// Refuses a table whose rows are told apart by nothing but an unused column, such as a data type under `after_run`. Returns a
+/// Refuses a table whose rows differ only in an unused column, such as a data type under `after_run`. Returns a
 /// warning where only few rows are.
 pub(super) fn check(path: &Path, table: &Table, mapping: &Mapping, questions: &[RawSample]) -> Result<Option<String>> {
     let mut first_of = HashMap::new();
