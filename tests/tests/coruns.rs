@@ -185,7 +185,7 @@ fn both_ways_of_a_choice_run_in_turns() {
     wrong(&|choice| choice["together"][0]["cores"] = 7.into(), "take 8 cores of 2");
     wrong(&|choice| choice["together"] = Value::Array(vec![]), "0 and 2 operators");
     wrong(&|choice| choice["in_turns"][0]["operator"] = "conv9d".into(), "conv9d");
-    wrong(&|choice| choice["in_turns"][0]["schedule"] = 1.into(), "has no schedule of ours");
+    wrong(&|choice| choice["in_turns"][0]["schedule"] = 1.into(), "has no valid schedule");
     wrong(&|choice| choice["together"][0]["operator"] = 1.into(), "expected an operator in its short form, or a task");
     wrong(
         &|choice| choice["together"][0]["operator"] = of_tasks["together"][0].clone(),

@@ -286,7 +286,7 @@ fn expect_model_runs(workers: &mut Workers, folder: &Path) {
         placement: measure::Placement::default(),
         counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
         profile: None,
-        code: job::listing::CodeWishes::default(),
+        code: job::listing::CodeRequests::default(),
     };
     for _ in 0..2 {
         fs::write(&job.inputs, &bytes).expect("inputs can be written");
@@ -316,7 +316,7 @@ fn expect_model_runs(workers: &mut Workers, folder: &Path) {
 
 /// Calls on the device stand in the same tables, traces and pages as those on a processor.
 fn expect_model_is_profiled(workers: &mut Workers, job: &NetworkJob, inputs: &[u8], graph: &models::Graph) {
-    let schedule = profile::Schedule { warmup: 1, active: 3, repeat: 1, ..profile::Schedule::default() };
+    let schedule = profile::ProfileSchedule { warmup: 1, active: 3, repeat: 1, ..profile::ProfileSchedule::default() };
     let events = ["cycles", "gpu_energy_millijoules"].map(str::to_owned).into();
     let counters = CounterRequest { backend: Backend::Auto, events, ..job.counters.clone() };
     let job = NetworkJob { profile: Some(profile::Plan::new(schedule, 60_000_000_000)), counters, ..job.clone() };

@@ -94,7 +94,7 @@ fn a_trace_has_a_lane_for_each_module() {
     let refused = run(bench.opcollect(&format!("board trace {CONV} --knobs tile_h=3 --out u.pftrace"))).expect(2);
     assert!(refused.stderr.contains("`tile_h` is 3, which does not divide 8"), "{refused}");
     let refused = run(bench.opcollect(&format!("board trace {CONV} --task 2 --out u.pftrace"))).expect(2);
-    assert!(refused.stderr.contains("there is no task 2"), "{refused}");
+    assert!(refused.stderr.contains("the core computes no task 2"), "{refused}");
     assert!(!bench.path("u.pftrace").exists());
 }
 

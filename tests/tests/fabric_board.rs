@@ -2,11 +2,11 @@
 //! was not. Agents serve simulated cores; no board was ever seen.
 #![allow(missing_docs)]
 
-use accelerator::{Block, Core, HookedBus, Hooks, SimulatedBus, registers};
+use accelerator::{BusBlock, Core, HookedBus, Hooks, SimulatedBus, registers};
 use agent::session::{OnFabric, serve};
 use remote::Waiting;
 use remote::fabric::FabricKind;
-use remote::handshake::{self, Verdict};
+use remote::handshake::{self, HandshakeVerdict};
 use serde_json::Value as Json;
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
@@ -35,8 +35,8 @@ struct Faulty {
 }
 
 impl Hooks for Faulty {
-    fn on_write(&mut self, block: Block, register: u32, _: u32) -> bool {
-        if (block, register) == (Block::Store, registers::CONTROL) {
+    fn on_write(&mut self, block: BusBlock, register: u32, _: u32) -> bool {
+        if (block, register) == (BusBlock::Store, registers::CONTROL) {
             match self.fault {
                 // Without the hook that would say so on the test's own output.
                 Fault::Leaves => std::panic::resume_unwind(Box::new("it leaves")),
@@ -70,7 +70,7 @@ fn agent_of(kind: FabricKind, fault: Fault) -> u16 {
 fn session(stream: TcpStream, kind: FabricKind, fault: Fault) {
     let mut waiting = Waiting::new(stream.try_clone().expect("a copy"), Duration::from_secs(60));
     handshake::hear(&mut waiting).expect("a client says who it is");
-    handshake::answer(Verdict::Taken, "", &mut waiting).expect("it hears");
+    handshake::answer(HandshakeVerdict::Taken, "", &mut waiting).expect("it hears");
     let bus = SimulatedBus::new(Core::named("1x16").expect("a core"), 0x1000_0000, MEMORY_BYTES);
     let bus = HookedBus { bus, hooks: Faulty { fault, has_run: false } };
     let fabric = OnFabric::new(kind, Box::new(bus));
@@ -175,7 +175,7 @@ fn what_registers_and_memory_gave_is_measured_by_our_rule() {
     // Not by a board: the code behind the agent's functions is all that knows.
     let port = agent_of(FabricKind::Devmem, Fault::None);
     let ran = collect(&bench, LAYERS[1], port, "--schedules 2").expect(0);
-    assert!(ran.stderr.contains("look at the first results twice"), "{ran}");
+    assert!(ran.stderr.contains("check the first results"), "{ran}");
     assert!(!ran.stderr.contains("simulated"), "{ran}");
     let told = ran.json();
     assert_eq!((&told["source"], &told["models"][0]["simulated"]), (&"measured".into(), &Json::Null), "{told}");
@@ -198,8 +198,8 @@ fn what_does_not_fit_or_is_not_there_is_said_with_the_next_step() {
     let (other, none) = (Bench::new(), own_agent(""));
     for (options, says) in [
         ("", "serves no core on a fabric"),
-        ("--cross-cc cc", "for the processor of a board"),
-        ("--on-hardware", "for the processor of a board"),
+        ("--cross-cc cc", "does not apply to `--unit fpga`"),
+        ("--on-hardware", "does not apply to `--unit fpga`"),
     ] {
         let code = if options.is_empty() { 3 } else { 2 };
         let said = collect(&other, LAYERS[0], none.port, options).expect(code).stderr;

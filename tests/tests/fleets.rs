@@ -321,7 +321,7 @@ fn a_sink_that_is_away_is_told() {
     let bench = Bench::new();
     let address = "postgres://nobody@127.0.0.1:1/none";
     let ran = run(bench.opcollect(&format!("{FEW} --store store --sink {address} --json"))).expect(1);
-    assert!(ran.stderr.contains("cannot bring records to `postgres://nobody@127.0.0.1:1/none`: "), "{ran}");
+    assert!(ran.stderr.contains("cannot push records to `postgres://nobody@127.0.0.1:1/none`: "), "{ran}");
     assert!(stores::records(&bench.path("store")).iter().all(|record| record.outcome == Outcome::Ok));
     run(bench.opcollect("dataset push --store store postgres://nobody@127.0.0.1:1/none")).expect(3);
 }

@@ -5,7 +5,7 @@
 mod damage;
 
 use datasets::store::{Status, Telling};
-use datasets::{COLUMNS, Choose, Json, Key, Kind, Known, Origin, Outcome, PeaksMeasured, Record, Store};
+use datasets::{COLUMNS, Choose, Json, Key, Kind, KnownWhen, Origin, Outcome, PeaksMeasured, Record, Store};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
@@ -254,7 +254,7 @@ fn with_texts(record: &Value, texts: &[String]) -> Vec<String> {
 /// Returns the record of an attempt that failed.
 fn failed(mut record: Value) -> Value {
     let fields = record.as_object_mut().expect("a record is an object");
-    COLUMNS.iter().filter(|column| column.known == Known::After).for_each(|column| {
+    COLUMNS.iter().filter(|column| column.known == KnownWhen::After).for_each(|column| {
         fields.remove(column.name);
     });
     let rest = json!({"outcome": "crashed", "reason": "it crashed", "n": 0, "samples_ns": []});

@@ -243,7 +243,7 @@ fn code(document: &str) -> Vec<(usize, String)> {
 /// Limits of the pages that a newcomer reads first, in lines.
 const LINES_MAX: [(&str, usize); 2] = [("README.md", 120), ("ARCHITECTURE.md", 250)];
 /// Words that the pages avoid because a reader must guess what they stand for, as whole words.
-const BANNED: [&str; 16] = [
+const BANNED: [&str; 17] = [
     "in turns",
     "beside",
     "besides",
@@ -260,7 +260,16 @@ const BANNED: [&str; 16] = [
     "in its place",
     "told",
     "hears",
+    "so many",
 ];
+
+/// Returns the banned words of a text, outside of code spans.
+fn banned_in(text: &str) -> Vec<&'static str> {
+    let prose: String = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
+    let words = prose.to_lowercase().replace(|c: char| !c.is_alphanumeric(), " ");
+    let words = format!(" {} ", words.split_whitespace().collect::<Vec<_>>().join(" "));
+    BANNED.into_iter().filter(|word| words.contains(&format!(" {word} "))).collect()
+}
 
 /// Lines of a page with a banned word, outside of code.
 fn banned_words(path: &str, document: &str) -> Vec<String> {
@@ -268,13 +277,20 @@ fn banned_words(path: &str, document: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (number, line) in (1..).zip(document.lines()) {
         is_block ^= line.trim_start().starts_with("```");
-        let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join(" ");
-        let words = prose.to_lowercase().replace(|c: char| !c.is_alphanumeric(), " ");
-        let words = format!(" {} ", words.split_whitespace().collect::<Vec<_>>().join(" "));
-        let banned = BANNED.iter().filter(|word| !is_block && words.contains(&format!(" {word} ")));
-        found.extend(banned.map(|word| format!("{path}:{number}: write something plainer than `{word}`")));
+        let banned = if is_block { Vec::new() } else { banned_in(line) };
+        found.extend(banned.into_iter().map(|word| format!("{path}:{number}: write something plainer than `{word}`")));
     }
     found
+}
+
+/// Links of a page to files and headings of this repository, each as the path of a file and an anchor, which may be empty.
+fn links(path: &str, document: &str) -> Vec<(std::path::PathBuf, String)> {
+    let folder = root().join(path).parent().expect("a document lies in a folder").to_owned();
+    let targets = document.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let local = targets.filter(|target| !target.is_empty() && !target.contains("://"));
+    let parts = local.map(|target| target.split_once('#').unwrap_or((target, "")));
+    let file = |page: &str| if page.is_empty() { root().join(path) } else { folder.join(page) };
+    parts.map(|(page, anchor)| (file(page), anchor.to_owned())).collect()
 }
 
 /// The anchors of a page's headings, as GitHub makes them.
@@ -309,13 +325,13 @@ fn documents_have_the_shape_that_readers_expect() {
         if !path.starts_with("docs/reference/") {
             wrong.extend(banned_words(&path, &document));
         }
-        let folder = root().join(&path).parent().expect("a document lies in a folder").to_owned();
-        for link in document.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let Some((page, anchor)) = link.split_once('#').filter(|_| !link.contains("://")) else { continue };
-            let page = if page.is_empty() { root().join(&path) } else { folder.join(page) };
-            let has = std::fs::read_to_string(&page).is_ok_and(|page| anchors(&page).contains(anchor));
-            if !has {
-                wrong.push(format!("{path}: there is no heading for the link `{link}`"));
+        for (file, anchor) in links(&path, &document) {
+            let has =
+                |anchor: &String| std::fs::read_to_string(&file).is_ok_and(|page| anchors(&page).contains(anchor));
+            if !file.exists() {
+                wrong.push(format!("{path}: the link to `{}` leads nowhere", file.display()));
+            } else if !anchor.is_empty() && !has(&anchor) {
+                wrong.push(format!("{path}: `{}` has no heading for `#{anchor}`", file.display()));
             }
         }
     }
@@ -356,7 +372,9 @@ fn wrong_command(line: &str, commands: &BTreeMap<String, BTreeSet<String>>) -> O
 
 #[test]
 fn documents_name_commands_options_scripts_and_files_that_exist() {
-    let (commands, mut wrong) = (commands(), Vec::new());
+    // CONTRIBUTING.md describes how such a file is added. Decisions name files as they were.
+    const EXAMPLE_SOURCES: [&str; 1] = ["models/src/operators/roll.rs"];
+    let (commands, sources, mut wrong) = (commands(), files(".rs"), Vec::new());
     assert!(commands.len() > 20, "the command references name the commands");
     for path in files(".md").iter().filter(|path| !path.starts_with("CHANGELOG")) {
         let document = text(path);
@@ -368,11 +386,13 @@ fn documents_name_commands_options_scripts_and_files_that_exist() {
                 wrong.extend(script.map(|script| format!("{path}:{number}: there is no `{script}`")));
             }
         }
-        let folder = root().join(path).parent().expect("a document lies in a folder").to_owned();
-        for target in document.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
-            let is_gone = !target.is_empty() && !target.contains("://") && !folder.join(target).exists();
-            wrong.extend(is_gone.then(|| format!("{path}: the link to `{target}` leads nowhere")));
-        }
+        // A source may be named by the end of its path.
+        let spans = code(&document).into_iter().filter(|(_, span)| span.contains('/') && span.ends_with(".rs"));
+        let is_example = |span: &str| span.contains(['{', ' ']) || EXAMPLE_SOURCES.contains(&span);
+        let is_gone =
+            |span: &str| !sources.iter().any(|source| source.ends_with(&format!("/{span}")) || source == span);
+        let gone = spans.filter(|(_, span)| !path.starts_with("docs/decisions/") && !is_example(span) && is_gone(span));
+        wrong.extend(gone.map(|(number, span)| format!("{path}:{number}: there is no source `{span}`")));
     }
     no_faults(wrong);
 }
@@ -395,4 +415,149 @@ fn what_counts_as_a_wrong_command() {
     );
     assert_eq!(wrong("opcollect dataset stats -- theirs --nonsense"), None);
     assert_eq!(wrong("python --nonsense"), None);
+}
+
+/// Longest first paragraph of a help text, without the brackets of defaults and possible values.
+const HELP_MAX: usize = 72;
+
+/// Returns the first paragraphs of all help texts of a command reference: those of commands, options and possible values.
+fn help_texts(page: &str) -> BTreeSet<String> {
+    let (mut texts, mut current) = (BTreeSet::new(), None::<String>);
+    for line in page.lines().chain([""]) {
+        let words = line.trim_start();
+        let indent = line.len() - words.len();
+        let value = words.strip_prefix("- ").filter(|_| indent == 10).and_then(|value| value.split_once(": "));
+        let entry = ((2..=6).contains(&indent)).then(|| words.split_once("  ").unwrap_or((words, "")));
+        match (value.or(entry), &mut current) {
+            (Some((_, text)), _) => texts.extend(current.replace(text.trim().to_owned())),
+            (None, Some(text)) if indent >= 10 => *text = format!("{text} {words}").trim_start().to_owned(),
+            (None, _) => texts.extend(current.take()),
+        }
+    }
+    texts
+}
+
+/// Returns a help text without the brackets at its end.
+fn without_brackets(text: &str) -> &str {
+    let starts = ["[default: ", "[possible values: ", "[alias: ", "[aliases: "];
+    let end = starts.iter().filter_map(|start| text.find(start)).min();
+    text[..end.unwrap_or(text.len())].trim_end()
+}
+
+#[test]
+fn help_texts_are_short_and_plain() {
+    let mut wrong = Vec::new();
+    for program in ["opcollect", "oppredict"] {
+        let path = format!("docs/reference/{program}.md");
+        let page = text(&path);
+        let texts = help_texts(&page);
+        assert!(texts.len() > 100, "{path} has help texts: {texts:?}");
+        let long = texts.iter().map(|text| without_brackets(text)).filter(|text| text.chars().count() > HELP_MAX);
+        wrong.extend(long.map(|text| format!("{path}: longer than {HELP_MAX} characters: {text}")));
+        let banned = page.lines().flat_map(|line| banned_in(line).into_iter().map(move |word| (word, line.trim())));
+        wrong.extend(banned.map(|(word, line)| format!("{path}: write something plainer than `{word}`: {line}")));
+    }
+    no_faults(wrong);
+}
+
+#[test]
+fn the_first_paragraph_of_a_help_text_is_found() {
+    let page = "\
+Options:
+      --again
+          Measure again
+          and again
+
+          Second paragraph.
+
+      --style <STYLE>
+          Style [default: plain]
+
+          Possible values:
+          - plain: As it is
+          - bold:  In bold
+
+  -h, --help     Print help
+      --to <N>   Where to,
+                 and when [default: here]
+  list  List all
+";
+    let expected = ["", "As it is", "In bold", "List all", "Measure again and again", "Print help"];
+    let expected = expected.into_iter().chain(["Style [default: plain]", "Where to, and when [default: here]"]);
+    assert_eq!(help_texts(page), expected.map(str::to_owned).map(|text| text.trim().to_owned()).collect());
+    assert_eq!(without_brackets("Where to [default: here]"), "Where to");
+}
+
+/// Folders whose comments are not checked for banned words yet.
+const UNCHECKED_COMMENTS: [&str; 5] =
+    ["collector/kernel/", "models/passes/", "models/readers/", "predictor/samples/", "predictor/src/"];
+
+/// Returns the banned words of a source's comments and messages, each with its line.
+fn banned_in_source(path: &str, source: &str) -> Vec<(usize, &'static str)> {
+    let mut found = Vec::new();
+    for (number, line) in (1..).zip(source.lines()) {
+        let code = line.trim_start();
+        let comment = code.strip_prefix("//").filter(|_| !UNCHECKED_COMMENTS.iter().any(|part| path.starts_with(part)));
+        let messages = if code.starts_with("//") { Vec::new() } else { code.split('"').skip(1).step_by(2).collect() };
+        // A message has several words; a single one may be the name of something.
+        let messages = messages.into_iter().filter(|message| message.trim().contains(' '));
+        found.extend(comment.into_iter().chain(messages).flat_map(banned_in).map(|word| (number, word)));
+    }
+    found
+}
+
+#[test]
+fn comments_and_messages_use_standard_terms() {
+    let is_product = |path: &String| {
+        path.contains("/src/") && !path.starts_with("tests/") && !path.contains("/tests") && !path.contains("fuzz/")
+    };
+    let mut wrong = Vec::new();
+    for path in files(".rs").into_iter().filter(is_product) {
+        let source = text(&path);
+        let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let found = banned_in_source(&path, code).into_iter();
+        wrong.extend(found.map(|(number, word)| format!("{path}:{number}: write something plainer than `{word}`")));
+    }
+    no_faults(wrong);
+}
+
+/// Returns the names of the types that a source defines.
+fn defined_types(source: &str) -> impl Iterator<Item = &str> {
+    let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.starts_with("    type "));
+    lines.filter_map(|line| {
+        let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
+        let is_type = words.next().is_some_and(|word| ["struct", "enum", "trait", "union", "type"].contains(&word));
+        let name = words.next().filter(|_| is_type)?;
+        let name = name.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;
+        name.starts_with(|c: char| c.is_ascii_uppercase()).then_some(name)
+    })
+}
+
+/// Names that say what was done with a value, not what it is.
+const PARTICIPLES: [&str; 10] =
+    ["Told", "Asked", "Heard", "Given", "Wanted", "Shown", "Taken", "Held", "Drawn", "Said"];
+
+#[test]
+fn type_names_are_nouns_and_rarely_shared() {
+    /// Percent of all type definitions whose name has three definitions or more.
+    const SHARED_MAX_PERCENT: usize = 12;
+    let is_product = |path: &String| path.contains("/src/") && !path.starts_with("tests/") && !path.contains("/tests");
+    let (mut counts, mut wrong) = (BTreeMap::<String, usize>::new(), Vec::new());
+    for path in files(".rs").into_iter().filter(is_product) {
+        for name in defined_types(&text(&path)) {
+            *counts.entry(name.to_owned()).or_default() += 1;
+            let is_exempt = path.starts_with("predictor/") || path.starts_with("models/readers/");
+            if PARTICIPLES.contains(&name) && !is_exempt {
+                wrong.push(format!("{path}: `{name}` is a participle; name what the value is"));
+            }
+        }
+    }
+    let all: usize = counts.values().sum();
+    let shared: usize = counts.values().filter(|count| **count >= 3).sum();
+    let most = counts.iter().filter(|(_, count)| **count >= 3).map(|(name, count)| format!("{name} {count}"));
+    if shared * 100 > all * SHARED_MAX_PERCENT {
+        wrong.push(format!("{shared} of {all} types share their name: {}", most.collect::<Vec<_>>().join(", ")));
+    }
+    no_faults(wrong);
 }

@@ -57,8 +57,8 @@ fn decoding_goes_in_steps_with_a_growing_cache() {
     assert_eq!(outputs(&bench, "out").len(), 4 + 4);
     for (arguments, wanted) in [
         ("--steps 0", "`steps` is 0; allowed are 1 to 1024"),
-        ("--steps 4 --phase prefill", "only decoding goes in steps"),
-        ("--steps 4 --executor vm", "the executor `vm` has one step at every size"),
+        ("--steps 4 --phase prefill", "only the phase `decode` has steps"),
+        ("--steps 4 --executor vm", "the executor `vm` supports only one step"),
     ] {
         let gpt = gpt.replace("--phase decode", "");
         let phase = if arguments.contains("--phase") { "" } else { "--phase decode" };
@@ -388,9 +388,9 @@ fn a_comparison_that_cannot_be_is_told() {
         ("--executor vm", "`--executor vm` makes code for all sizes"),
         ("--attention both", "`--attention both` cuts a model in two ways"),
         ("--variations 2", "`--variations` makes tasks"),
-        ("--target cuda --arch sm_80", "on GPUs this version only runs whole models"),
-        ("--backend torch", "a library computes tasks of this campaign"),
-        ("--shard 1/2", "needs all of a campaign"),
+        ("--target cuda --arch sm_80", "on GPUs this version can only run whole models"),
+        ("--backend torch", "a library computes some"),
+        ("--shard 1/2", "needs the whole campaign"),
     ] {
         let ran = run(bench.opcollect(&format!("{mlp} {arguments}"))).expect(2);
         let errors = ran.stderr.lines().filter(|line| line.starts_with("error:")).count();
@@ -414,10 +414,10 @@ fn what_cannot_be_compared_is_one_error() {
     for (arguments, code, wanted) in [
         (format!("{mlp} --variant default --variant default"), 2, "is given twice"),
         (format!("{mlp} --variant best"), 2, "needs a store"),
-        (format!("{mlp} --variant default --store nowhere"), 2, "is for `--variant best`"),
+        (format!("{mlp} --variant default --store nowhere"), 2, "needs `--variant best`"),
         (format!("{mlp} --variant best --store nowhere"), 2, "nowhere"),
         (format!("{mlp} --variant default --rounds 0"), 2, "--rounds"),
-        (format!("{mlp} --variant default --batchsize 1,8"), 2, "one model at one size"),
+        (format!("{mlp} --variant default --batchsize 1,8"), 2, "one model with one size"),
         (format!("{mlp} --variant default --executor vm"), 2, "`--executor vm` makes code for all sizes"),
         (format!("{mlp} --variant default --attention both"), 2, "`--attention both` cuts a model in two ways"),
         (format!("{mlp} --variant default --variations 2"), 2, "`--variations` makes tasks"),
@@ -457,12 +457,12 @@ fn what_cannot_be_run_is_one_error() {
     bench.write("text.npy", "this is no array");
     let mlp = "--modelsource local --modelname mlp";
     for (arguments, code, wanted) in [
-        (format!("{mlp} --batchsize 1,8"), 2, "one model at one size"),
-        (format!("{mlp} --modelname resnet-18"), 2, "one model at one size"),
+        (format!("{mlp} --batchsize 1,8"), 2, "one model with one size"),
+        (format!("{mlp} --modelname resnet-18"), 2, "one model with one size"),
         (format!("{mlp} --input nowhere"), 2, "is not a name and a file"),
         (format!("{mlp} --input nowhere=text.npy"), 2, "has no input `nowhere`"),
         (format!("{mlp} --threads 4000"), 2, "threads"),
-        (format!("{mlp} --backend torch"), 2, "has no code to run"),
+        (format!("{mlp} --backend torch"), 2, "have no compiled code"),
         (format!("{mlp} --executor vm"), 2, "`--executor vm` makes code for all sizes"),
         ("--modelsource local --modelname no-such-model".to_owned(), 2, "no-such-model"),
     ] {
@@ -473,13 +473,13 @@ fn what_cannot_be_run_is_one_error() {
     bench.write("small.toml", "[limits]\nrun_memory_mib = 64\n");
     for large in ["--modelsource local --modelname resnet-50", "--modelsource transformers --modelname llama-7b"] {
         let ran = run(bench.opcollect(&format!("model run {large} --config small.toml --store store"))).expect(3);
-        assert!(ran.stderr.contains("MiB, and a runner may take 64 MiB\nhint: raise `run_memory_mib`"), "{ran}");
+        assert!(ran.stderr.contains("MiB, and the limit of a runner is 64 MiB\nhint: raise `run_memory_mib`"), "{ran}");
         assert!(!bench.path("store").exists());
     }
     let on_gpu = format!("{mlp} --target cuda --arch sm_80");
     for command in [format!("model compare {on_gpu} --variant default"), format!("model build {on_gpu} --out built")] {
         let ran = run(bench.opcollect(&command)).expect(2);
-        assert!(ran.stderr.contains("on GPUs this version only runs whole models"), "{ran}");
+        assert!(ran.stderr.contains("on GPUs this version can only run whole models"), "{ran}");
     }
     assert!(!bench.path("built").exists());
     if !Path::new("/dev/nvidiactl").exists() {
@@ -673,7 +673,7 @@ fn inputs_come_from_archives_by_their_names() {
         ("--inputs half.npz".to_owned(), format!("it has no `{second}`; it has {first}")),
         ("--inputs more.npz".to_owned(), "has `z`, and the model no such input".to_owned()),
         ("--inputs other.npz".to_owned(), "it is f64[2,3], the model takes f32[2,3]".to_owned()),
-        ("--inputs text.npz".to_owned(), "it is no archive of arrays".to_owned()),
+        ("--inputs text.npz".to_owned(), "it is not an archive of arrays".to_owned()),
         ("--inputs text.safetensors".to_owned(), "text.safetensors".to_owned()),
         ("--inputs nowhere.npz".to_owned(), "nowhere.npz".to_owned()),
         ("--inputs x.npy".to_owned(), "it holds one array without a name".to_owned()),

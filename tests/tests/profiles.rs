@@ -323,7 +323,7 @@ fn what_cannot_be_profiled_is_said() {
         ("--counters cycels", 2, "cycles"),
         ("--target cuda --annotate fc1", 2, "`--annotate` is about code of processors"),
         ("--target cuda --counters cachegrind", 2, "`--counters cachegrind` is about code of processors"),
-        ("--batchsize 1,2", 2, "one model at one size is run, 2 were named"),
+        ("--batchsize 1,2", 2, "exactly one model with one size is needed, 2 were given"),
         ("--csv missing/rows.csv", 2, "missing"),
     ] {
         let ran =

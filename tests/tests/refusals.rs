@@ -218,7 +218,7 @@ fn settings_out_of_range() {
     for (count, more) in [(1001, ""), (1, "--executor vm")] {
         check_says(
             &format!("--modelsource local --modelname mlp --variations {count} {more}"),
-            &format!("error: `variations` is {count}; allowed are 0 to 1000, and none with the executor `vm`"),
+            &format!("error: `variations` is {count}; allowed are 0 to 1000, and only 0 with the executor `vm`"),
         );
     }
     check_mlp(
@@ -725,7 +725,7 @@ fn a_partner_that_is_not_built() {
     check(
         "--modelsource local --modelname mlp --backend torch --target cuda --arch sm_80",
         expect![[r#"
-            error: `backend` is "torch"; `torch` computes on this machine's CPU: leave out `target` and `executor`
+            error: `backend` is "torch"; `torch` computes on this machine's CPU: remove `target` and `executor`
         "#]],
     );
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("torchscript/two-inputs.pt");

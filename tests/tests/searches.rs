@@ -269,16 +269,16 @@ fn what_cannot_be_searched_is_one_clear_error() {
         assert!(!bench.path("store").exists(), "{arguments}: a refusal leaves no store behind");
     };
     refused("--iftune true --trials 0", "`trials` is 0; allowed are 1 to 1000000", "");
-    refused("--trials 5", "`--trials` is for a search, and none was asked for", "hint: add `--iftune true`");
-    refused("--tuner ga --iftune false", "`--tuner` is for a search", "hint: add `--iftune true`");
+    refused("--trials 5", "`--trials` needs a search, which `--iftune true` enables", "hint: add `--iftune true`");
+    refused("--tuner ga --iftune false", "`--tuner` needs a search", "hint: add `--iftune true`");
     refused(
         "--iftune true --schedules 5",
-        "`--schedules` is for a sweep, and this is a search",
+        "`--schedules` applies to a sweep, not to a search",
         "hint: give `--trials`",
     );
     refused(
         "--iftune true --again",
-        "`--again`, `--keys` and `--unless-agree` are for a sweep",
+        "`--again`, `--keys` and `--unless-agree` apply to a sweep",
         "give another `--store`",
     );
     refused("--iftune true --executor vm", "`tuner` is draft; schedules are searched for one size at a time", "");
@@ -292,7 +292,7 @@ fn what_cannot_be_searched_is_one_clear_error() {
         "`tuner` is draft; `draft` searches schedules, and a library has none",
         "",
     );
-    refused("--only tile_x=4", "`--only` is for a search, and none was asked for", "hint: add `--iftune true`");
+    refused("--only tile_x=4", "`--only` needs a search, which `--iftune true` enables", "hint: add `--iftune true`");
     refused("--iftune true --only tile_x", "`--only tile_x` is not an axis with settings", "write it as `tile_x=4,8`");
     refused(
         "--iftune true --tuner metaschedule --only tile_x=4",

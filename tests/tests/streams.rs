@@ -10,9 +10,9 @@
 mod common;
 
 use bench::{Bench as _, Workers};
-use engine::network::{self, Made};
+use engine::network::{self, BuiltModel};
 use executor::program::Numbers;
-use job::listing::CodeWishes;
+use job::listing::CodeRequests;
 use job::space::{self, Schedule, Setting};
 use job::{Engine, Measured, NetworkJob, RunReply};
 use measure::counters::{Backend, CounterRequest};
@@ -139,7 +139,7 @@ impl Rig {
         name: &str,
         stages: Option<&StagePlan>,
         choose: &dyn Fn(&Task) -> Schedule,
-    ) -> (PathBuf, Made) {
+    ) -> (PathBuf, BuiltModel) {
         let folder = self.emulator.path().join(name);
         fs::create_dir(&folder).expect("a new folder");
         let constants = reference::constants(&self.graph).expect("small constants");
@@ -161,7 +161,7 @@ impl Rig {
             placement: measure::Placement::default(),
             counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
             profile: None,
-            code: CodeWishes::default(),
+            code: CodeRequests::default(),
         }
     }
 

@@ -231,7 +231,7 @@ fn a_trace_in_another_format_is_the_same_trace() {
         assert!(rows == first, "{trace}: {} and {} letters", rows.len(), first.len());
     }
     let short = run(bench.opcollect(&format!("trace convert {} d.txt", case("torch.json.gz").display()))).expect(2);
-    assert!(short.stderr.contains("end it in `.json`"), "{short:?}");
+    assert!(short.stderr.contains("use the ending `.json`"), "{short:?}");
     let Some(seen) = decoded(&bench.path("a.pftrace")) else { return };
     let checked = run(bench.opcollect("trace check a.pftrace --json")).expect(0).json();
     assert_eq!((&seen["flows"], &seen["tracks"]), (&checked["flows"], &checked["tracks"]));
@@ -284,7 +284,7 @@ fn a_trace_becomes_rows_that_are_imported() {
         "Device":{"string":"cpu0"},"Argument Shapes":{"string":"float32[1, 64]"},"PAPI_TOT_INS":{"count":900}}]}"#;
     bench.write("report.json", report);
     let told = run(bench.opcollect("trace import report.json --store former --host elsewhere")).expect(0);
-    assert!(told.stderr.contains("holds sums"), "{told:?}");
+    assert!(told.stderr.contains("only sums"), "{told:?}");
     let former = stores::chosen(&bench.path("former"), datasets::Choose::All);
     let [row] = &former[..] else { panic!("{former:?}") };
     assert_eq!(

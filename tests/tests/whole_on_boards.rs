@@ -115,6 +115,6 @@ fn a_server_that_stands_still_costs_no_more_than_its_deadline() {
     let text = std::fs::read_to_string(bench.path("rows.jsonl")).expect("it was just written");
     let late = text.lines().filter(|line| line.contains("\"timed_out\"")).count();
     assert!(late <= 1, "the run that it was at is lost, if it was at one, and then no device is left\n{ran}");
-    assert!(ran.stderr.contains("no board is left") && text.contains("\"ok\""), "{ran}");
+    assert!(ran.stderr.contains("no board is available") && text.contains("\"ok\""), "{ran}");
     agent.signal(Signal::SIGCONT).expect("it is there");
 }
