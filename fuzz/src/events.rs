@@ -2,11 +2,11 @@
 //! slices.
 
 use capture::events::convert::{self, Part};
-use capture::events::open::Format;
+use capture::events::open::TraceFormat;
 use capture::events::{check, held};
 use capture::writer::sink;
 use profile::averages::{Grouping, averages, style, tvm};
-use profile::import::{self, Bounds};
+use profile::import::{self, ImportBounds};
 use profile::{export, page};
 use std::io::Cursor;
 use std::path::Path;
@@ -16,10 +16,10 @@ const MEMORY: u32 = 64;
 /// Maximum length of a written trace.
 const LENGTH: u64 = 1 << 20;
 
-pub fn exercise(format: Format, bytes: &[u8]) {
+pub fn exercise(format: TraceFormat, bytes: &[u8]) {
     let path = Path::new("fuzz");
     let input = || Box::new(Cursor::new(bytes.to_vec()));
-    if let Ok(imported) = import::read_from(path, format, input(), &Bounds::of_memory(MEMORY)) {
+    if let Ok(imported) = import::read_from(path, format, input(), &ImportBounds::of_memory(MEMORY)) {
         let profile = imported.profile;
         profile.check().expect("what is read fits together");
         let sums = averages(&profile, Grouping { by_input_shape: true, by_scope: Some(2) });
@@ -36,7 +36,7 @@ pub fn exercise(format: Format, bytes: &[u8]) {
     check::check(&trace);
     let slices = trace.slices.len();
     let parts = [Part { name: "fuzz".to_owned(), trace, offset_ns: 0 }];
-    for (to, again) in [(sink::Format::Chrome, Format::Chrome), (sink::Format::Perfetto, Format::Perfetto)] {
+    for (to, again) in [(sink::Format::Chrome, TraceFormat::Chrome), (sink::Format::Perfetto, TraceFormat::Perfetto)] {
         let (told, bytes) = convert::write(&parts, to, Vec::new(), LENGTH).expect("memory can be written");
         let read = held::read_from(path, again, Box::new(Cursor::new(bytes)), 4 * MEMORY).expect("our own trace");
         assert_eq!(read.found.malformed, 0, "{:?}", read.found.examples);

@@ -193,7 +193,8 @@ pub fn profile(
     let mut settings = without_search(settings::read(configuration, settings)?, options.threads);
     settings.request_counters(&profiles::counters(&options.counters));
     let group_by = group_of(&options.group_by, options.levels)?;
-    let schedule = options.schedule.as_deref().map(str::parse::<::profile::ProfileSchedule>).transpose().map_err(refused)?;
+    let schedule =
+        options.schedule.as_deref().map(str::parse::<::profile::ProfileSchedule>).transpose().map_err(refused)?;
     engine_thread::run(py, &callbacks, move |observer, signal| {
         let inputs = InputFiles { input: options.input.clone(), inputs: options.inputs.clone() };
         let profiling = ProfileOptions { schedule, group_by, signal, ..profiling(&options, &inputs) };

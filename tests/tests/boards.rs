@@ -248,7 +248,7 @@ fn a_server_that_is_killed_again_and_again_loses_and_doubles_nothing() {
             let mut kills = 0;
             while !is_over.load(Ordering::Acquire) && kills < 3 {
                 std::thread::sleep(Duration::from_millis(600));
-                let mut server = server.lock().expect("nobody panics with it");
+                let mut server = server.lock().expect("no thread panics with the lock");
                 // The whole group: front and session.
                 *server = None;
                 kills += 1;

@@ -68,7 +68,7 @@ fn members_have_records_with_slowdowns_and_nothing_is_made_twice() {
     let learned = run(bench.command(&program("oppredict"), "train --data store --out none.opp"));
     assert_ne!(learned.code(), 0, "{learned}");
     let table = run(bench.opcollect("corun --config corun.toml --store store")).expect(0).stdout;
-    for wanted in ["beside arithmetic", "slows cache=1MiB", "matmul", "7 combinations"] {
+    for wanted in ["with arithmetic", "slows cache=1MiB", "matmul", "7 combinations"] {
         assert!(table.contains(wanted), "`{wanted}` is told\n{table}");
     }
 }

@@ -492,6 +492,11 @@ Options:
 const UNCHECKED_COMMENTS: [&str; 5] =
     ["collector/kernel/", "models/passes/", "models/readers/", "predictor/samples/", "predictor/src/"];
 
+/// Returns a format string without its arguments, whose names are not displayed.
+fn without_arguments(message: &str) -> String {
+    message.split('{').map(|part| part.split_once('}').map_or(part, |(_, text)| text)).collect::<Vec<_>>().join(" ")
+}
+
 /// Returns the banned words of a source's comments and messages, each with its line.
 fn banned_in_source(path: &str, source: &str) -> Vec<(usize, &'static str)> {
     let mut found = Vec::new();
@@ -500,8 +505,9 @@ fn banned_in_source(path: &str, source: &str) -> Vec<(usize, &'static str)> {
         let comment = code.strip_prefix("//").filter(|_| !UNCHECKED_COMMENTS.iter().any(|part| path.starts_with(part)));
         let messages = if code.starts_with("//") { Vec::new() } else { code.split('"').skip(1).step_by(2).collect() };
         // A message has several words; a single one may be the name of something.
-        let messages = messages.into_iter().filter(|message| message.trim().contains(' '));
-        found.extend(comment.into_iter().chain(messages).flat_map(banned_in).map(|word| (number, word)));
+        let messages = messages.into_iter().filter(|message| message.trim().contains(' ')).map(without_arguments);
+        let texts = comment.map(str::to_owned).into_iter().chain(messages);
+        found.extend(texts.flat_map(|text| banned_in(&text)).map(|word| (number, word)));
     }
     found
 }

@@ -63,7 +63,7 @@ impl Revisions {
 /// Returns the name of an operator without its attributes.
 pub fn operator(op: &Op) -> String {
     let value = serde_json::to_value(op).expect("an operator holds only JSON values");
-    value["kind"].as_str().expect("operators are told apart by their kind").to_owned()
+    value["kind"].as_str().expect("operators have distinct kinds").to_owned()
 }
 
 #[cfg(test)]

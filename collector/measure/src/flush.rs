@@ -92,7 +92,7 @@ impl Flusher {
         threads.on_each(&|place| {
             // Nonzero, because a zeroed buffer would map one shared page.
             let part = vec![1; usize::try_from(sizes[place]).unwrap_or(usize::MAX)];
-            *parts[place].lock().expect("nobody panics with a part") = part;
+            *parts[place].lock().expect("no thread panics with the lock") = part;
         });
         Flusher { parts, bytes }
     }
@@ -103,7 +103,7 @@ impl Flusher {
 
     pub(crate) fn flush(&self, threads: &mut dyn RunThreads) {
         threads.on_each(&|place| {
-            let mut part = self.parts[place].lock().expect("nobody panics with a part");
+            let mut part = self.parts[place].lock().expect("no thread panics with the lock");
             for byte in part.iter_mut().step_by(LINE_BYTES) {
                 *byte = byte.wrapping_add(1);
             }

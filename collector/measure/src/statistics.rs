@@ -145,7 +145,7 @@ mod tests {
     fn a_summary_by_hand() {
         let summary = summarise(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 16.0]).expect("samples");
         expect![[r#"
-            Summary {
+            SampleSummary {
                 n: 8,
                 median: 4.5,
                 mean: 5.5,

@@ -139,7 +139,7 @@ impl<'a> WireReader<'a> {
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        Ok(self.take(N)?.try_into().expect("so many were taken"))
+        Ok(self.take(N)?.try_into().expect("this many bytes were taken"))
     }
 
     /// Reads a four-byte integer.

@@ -4,6 +4,11 @@ use crate::llvm::Llvm;
 use crate::{Cpu, Machine, Target, llvm};
 use serde_json::json;
 
+/// Name of the target for boards.
+pub const PYNQ: &str = "pynq";
+/// Board that is used if none is named.
+pub(crate) const DEFAULT_BOARD: &str = "pynq-z1";
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Board {
     /// Its name, and the usual key of its server.

@@ -2,8 +2,8 @@
 //! `collector/profile/tests/traces`.
 
 use crate::events;
-use capture::events::open::Format;
+use capture::events::open::TraceFormat;
 
 pub fn run(bytes: &[u8]) {
-    events::exercise(Format::Chrome, bytes);
+    events::exercise(TraceFormat::Chrome, bytes);
 }

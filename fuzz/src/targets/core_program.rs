@@ -1,7 +1,9 @@
 //! Decodes arbitrary bits as a core's instructions, and checks, executes and times edited programs; a program that
 //! passes the check must execute. Any file is a useful seed.
 
-use accelerator::{Core, Machine, Program, check, decode, default_knobs, encode, generate, layer_of, simulate};
+use accelerator::{
+    Core, FunctionalMachine, Program, check, decode, default_knobs, encode, generate, layer_of, simulate,
+};
 use models::Task;
 use std::sync::OnceLock;
 
@@ -32,7 +34,7 @@ pub fn run(bytes: &[u8]) {
         }
     }
     if check(&wrong).is_ok() {
-        Machine::new(&wrong).expect("a checked program is read").run(1).expect("a checked program runs");
+        FunctionalMachine::new(&wrong).expect("a checked program is read").run(1).expect("a checked program runs");
         simulate(&wrong, &accelerator::timing_sets()[0].timing).expect("a checked program ends");
     }
 }

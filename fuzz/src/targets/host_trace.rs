@@ -6,7 +6,7 @@
 
 use crate::card;
 use capture::tpu::{Reading, loss::Losses, read, trace};
-use capture::trace::Bounds;
+use capture::trace::QueryBounds;
 use std::path::Path;
 
 pub fn run(bytes: &[u8]) {
@@ -20,5 +20,5 @@ pub fn run(bytes: &[u8]) {
     let path = folder.path().join("perfetto.pftrace");
     trace::write(&timeline, Some(&host), &path).expect("the folder is writable");
     let question = "select count(*), sum(dur) from slice";
-    capture::trace::query(&path, question, &Bounds::default()).expect("our own trace");
+    capture::trace::query(&path, question, &QueryBounds::default()).expect("our own trace");
 }

@@ -1,10 +1,10 @@
 //! Loads arbitrary bytes as a Perfetto trace and queries the result. A useful seed is the output of `opcollect tpu
 //! view` for a small capture.
 
-use capture::trace::{Bounds, ask, load};
+use capture::trace::{QueryBounds, ask, load};
 
 pub fn run(bytes: &[u8]) {
-    let bounds = Bounds::default();
+    let bounds = QueryBounds::default();
     let Ok(mut database) = load(bytes, &bounds) else { return };
     let question = "select s.name, dur, depth, t.name, a.key, a.display_value from slice s left join track t \
                     on s.track_id = t.id left join args a on a.arg_set_id = s.arg_set_id order by ts, dur desc";

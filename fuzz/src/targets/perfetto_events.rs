@@ -2,8 +2,8 @@
 //! `chrome_trace` after `opcollect trace convert`.
 
 use crate::events;
-use capture::events::open::Format;
+use capture::events::open::TraceFormat;
 
 pub fn run(bytes: &[u8]) {
-    events::exercise(Format::Perfetto, bytes);
+    events::exercise(TraceFormat::Perfetto, bytes);
 }

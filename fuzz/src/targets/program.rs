@@ -6,7 +6,7 @@
 
 use crate::small_program;
 use engine::network::constant_bytes;
-use engine::network::portable::{self, Found};
+use engine::network::portable::{self, FoundSets};
 use executor::{Place, Program, folder};
 use models::TensorType;
 use serde_json::Value;
@@ -36,7 +36,7 @@ fn size(ty: &TensorType) -> u64 {
 }
 
 fn check(program: &Program) {
-    let ports = |ports: &[executor::Port]| ports.iter().map(|port| size(&port.ty)).collect::<Vec<_>>();
+    let ports = |ports: &[executor::ProgramPort]| ports.iter().map(|port| size(&port.ty)).collect::<Vec<_>>();
     let (inputs, outputs) = (ports(&program.inputs), ports(&program.outputs));
     for call in &program.calls {
         assert!(call.code < program.codes && !call.arguments.is_empty());
@@ -66,7 +66,7 @@ pub fn run(bytes: &[u8]) {
         check(&content.program);
         assert_eq!(content.codes.len(), content.program.codes);
     }
-    if let Ok(Found { portable, program, expected }) = portable::read(root.path()) {
+    if let Ok(FoundSets { portable, program, expected }) = portable::read(root.path()) {
         let _ = (portable.needs(), portable.lacking("x86_64", &|_| false));
         assert!(expected.is_none_or(|tensors| tensors.len() == program.outputs.len()));
         let types = program.inputs.iter().map(|port| &port.ty);

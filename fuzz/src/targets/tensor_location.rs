@@ -16,7 +16,7 @@ pub fn run(bytes: &[u8]) {
         let _ = (layer.label(), layer.inputs.iter().chain(&layer.outputs).map(|tensor| tensor.bytes()).max());
     }
     book::write(&timeline, folder.path(), None).expect("the folder is writable");
-    let provenance = import::Provenance {
+    let provenance = import::CaptureProvenance {
         taken_at_us: 0,
         host: "fuzz".to_owned(),
         run_id: "fuzz".to_owned(),

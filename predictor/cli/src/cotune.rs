@@ -105,8 +105,8 @@ fn describe(cotuning: &Cotuning) -> String {
         words("operator"),
         figures("on cores"),
         figures("ends"),
-        words("schedule beside others"),
-        words("schedule in turns"),
+        words("schedule if concurrent"),
+        words("schedule if sequential"),
     ]);
     let knobs = |text: &str| -> String {
         let read = serde_json::from_str::<serde_json::Value>(text).unwrap_or_default();

@@ -61,11 +61,11 @@ fn network_table(networks: &[PlacedNetwork]) -> Table {
         words("device").drops(2),
         figures("threads").drops(1),
         figures("alone"),
-        figures("same in place"),
+        figures("same in network"),
         figures("over alone"),
-        figures("all in place"),
+        figures("all in network"),
         figures("whole"),
-        figures("beside operators"),
+        figures("outside operators"),
     ]);
     for network in networks {
         let (in_place_ns, alone_ns) = network.both_ns();

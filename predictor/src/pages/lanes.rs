@@ -223,5 +223,5 @@ fn alternatives(all: &[Alternative], cores: usize) -> String {
         let gain = one.alone_ns.first().zip(one.alone_ns.last()).map_or(1.0, |(first, last)| first / last);
         let _ = write!(text, "<td>{gain:.2}×</td></tr>");
     }
-    text + "</table><p class=\"soft\">Times alone on so many cores; bold: in the plan. Side by side pays where all cores gain little.</p>"
+    text + "</table><p class=\"soft\">Isolated times by number of cores; bold: in the plan. Concurrent execution pays if operators scale badly.</p>"
 }

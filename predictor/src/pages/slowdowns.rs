@@ -14,8 +14,8 @@ const CELL: (usize, usize) = (42, 22);
 /// The page.
 pub fn slowdowns(coruns: &CoRuns, scores: &Scores) -> String {
     let mut body = format!(
-        "<p>How many times longer an operator takes beside another one than alone, on the same cores. {} slowdowns of {} operators; \
-         the middle one is {:.3}.</p>",
+        "<p>Slowdown of an operator that runs concurrently with another one, relative to isolated execution on the same cores. {} slowdowns of {} operators; \
+         the median is {:.3}.</p>",
         coruns.beside.len(),
         coruns.operators.len(),
         scores.middle
@@ -78,7 +78,7 @@ fn map(coruns: &CoRuns) -> String {
         let class = if slowdown >= 1.0 { "up" } else { "down" };
         let _ = write!(
             picture,
-            "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill-opacity=\"{depth:.2}\"><title>{} beside {}: {slowdown:.3}</title></rect>\
+            "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{}\" height=\"{}\" fill-opacity=\"{depth:.2}\"><title>{} with {}: {slowdown:.3}</title></rect>\
              <text class=\"cell{}\" x=\"{}\" y=\"{}\">{slowdown:.2}</text>",
             width - 1,
             height - 1,
@@ -97,10 +97,10 @@ fn profiles(coruns: &CoRuns) -> String {
     if coruns.partners.is_empty() || coruns.operators.iter().all(|one| one.demand.profile.is_none()) {
         return String::new();
     }
-    let mut text = "<h2>Beside synthetic partners</h2><table><tr><th>operator</th>".to_owned();
+    let mut text = "<h2>With synthetic partners</h2><table><tr><th>operator</th>".to_owned();
     let names: Vec<String> =
         coruns.partners.iter().map(|name| escape(name.trim_start_matches("synthetic ")).to_string()).collect();
-    for verb in ["beside", "slows"] {
+    for verb in ["with", "slows"] {
         text.extend(names.iter().map(|name| format!("<th>{verb} {name}</th>")));
     }
     text.push_str("</tr>");

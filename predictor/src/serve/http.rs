@@ -59,7 +59,7 @@ async fn accept(listener: &tokio::net::TcpListener, service: &Arc<Service>) -> s
     let room = Arc::new(Room::new());
     let mut pauses = 0;
     loop {
-        let place = Arc::clone(&places).acquire_owned().await.expect("nobody closes the semaphore");
+        let place = Arc::clone(&places).acquire_owned().await.expect("the semaphore stays open");
         match listener.accept().await {
             Ok((stream, _)) => {
                 pauses = 0;

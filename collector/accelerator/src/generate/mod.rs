@@ -208,7 +208,7 @@ impl ProgramWriter<'_> {
             Instruction::Load(memory) | Instruction::Store(memory) => &mut memory.tokens,
             Instruction::Multiply(multiply) => &mut multiply.tokens,
             Instruction::Alu(alu) => &mut alu.tokens,
-            Instruction::Finish => unreachable!("nobody waits for the end"),
+            Instruction::Finish => unreachable!("no module waits for the end"),
         }
     }
 

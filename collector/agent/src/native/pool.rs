@@ -66,7 +66,7 @@ pub fn use_cpus(cpus: &[usize]) -> Result<(), affinity::AffinityError> {
         })
     });
     let pool = WorkerPool { cpus: cpus.to_vec(), workers: workers.collect(), shared: Arc::clone(&shared) };
-    *POOL.lock().expect("nobody panics with the pool") = Some(pool);
+    *POOL.lock().expect("no thread panics with the lock") = Some(pool);
     Ok(())
 }
 
@@ -126,7 +126,7 @@ fn work(shared: &PoolState, place: usize, threads: usize) {
             }
         }
         seen += 1;
-        let job = *shared.job.lock().expect("nobody panics with a job");
+        let job = *shared.job.lock().expect("no thread panics with the lock");
         run_share(&job, place, threads, shared);
         shared.at_work.fetch_sub(1, Ordering::AcqRel);
     }
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn launch(task: Task, data: *mut c_void, wanted: c_int) ->
     let workers: Vec<&Thread> = pool.iter().flat_map(|pool| &pool.workers).map(JoinHandle::thread).collect();
     shared.has_failed.store(false, Ordering::Release);
     shared.at_work.store(workers.len(), Ordering::Release);
-    *shared.job.lock().expect("nobody panics with a job") = job;
+    *shared.job.lock().expect("no thread panics with the lock") = job;
     shared.launch.fetch_add(1, Ordering::AcqRel);
     workers.iter().for_each(|worker| worker.unpark());
     run_share(&job, 0, threads, shared);

@@ -111,17 +111,17 @@ impl Boards {
     }
 
     fn queue(&self, run: Run) {
-        self.shared.runs.lock().expect("nobody panics with it").push_back(run);
+        self.shared.runs.lock().expect("no thread panics with the lock").push_back(run);
         self.shared.is_more.notify_one();
     }
 
     /// Returns why no device is left, or None while one is.
     fn lost(&self) -> Option<String> {
-        let alive = *self.shared.alive.lock().expect("nobody panics with it");
+        let alive = *self.shared.alive.lock().expect("no thread panics with the lock");
         if alive > 0 {
             return None;
         }
-        self.shared.lost.lock().expect("nobody panics with it").clone()
+        self.shared.lost.lock().expect("no thread panics with the lock").clone()
     }
 }
 
@@ -165,7 +165,7 @@ impl Bench for Boards {
                 Ok(_) => {}
                 Err(RecvTimeoutError::Timeout) => {
                     let Some(why) = self.lost() else { continue };
-                    let waiting = self.shared.runs.lock().expect("nobody panics with it").pop_front();
+                    let waiting = self.shared.runs.lock().expect("no thread panics with the lock").pop_front();
                     if let Some((ticket, ..)) = waiting {
                         self.in_hand -= 1;
                         let ran = Ran { began: SystemTime::now(), reply: Err(Fault::CannotStart { why }) };
@@ -179,7 +179,7 @@ impl Bench for Boards {
 
     fn abandon(&mut self) {
         self.round = self.shared.round.fetch_add(1, Ordering::AcqRel) + 1;
-        self.shared.runs.lock().expect("nobody panics with it").clear();
+        self.shared.runs.lock().expect("no thread panics with the lock").clear();
         self.answered.clear();
         self.in_hand = 0;
     }
@@ -191,7 +191,7 @@ impl Drop for Boards {
         self.builds = None;
         {
             // With the lock held, each thread either sees the flag or is already waiting.
-            let _runs = self.shared.runs.lock().expect("nobody panics with it");
+            let _runs = self.shared.runs.lock().expect("no thread panics with the lock");
             self.shared.is_over.store(true, Ordering::Release);
         }
         self.shared.is_more.notify_all();
@@ -243,19 +243,19 @@ fn serve(fleet: &Fleet, shared: &SharedBoards, tell: &Sender<(u64, Ticket, Done)
                 Ok(other) => {
                     let (address, is, wanted) = (&other.address, other.likeness(), &fleet.likeness);
                     let why = format!("{address} is {is}, and this campaign is on {wanted}");
-                    *shared.lost.lock().expect("nobody panics with it") = Some(why);
+                    *shared.lost.lock().expect("no thread panics with the lock") = Some(why);
                     break;
                 }
                 Err(error) => {
                     let hint = error.hint().map_or(String::new(), |hint| format!(" ({hint})"));
-                    *shared.lost.lock().expect("nobody panics with it") = Some(format!("{error}{hint}"));
+                    *shared.lost.lock().expect("no thread panics with the lock") = Some(format!("{error}{hint}"));
                     break;
                 }
             }
         }
         let Some((open, done)) = &mut device else { continue };
         let (round, run) = {
-            let mut runs = shared.runs.lock().expect("nobody panics with it");
+            let mut runs = shared.runs.lock().expect("no thread panics with the lock");
             (shared.round.load(Ordering::Acquire), runs.pop_front())
         };
         let Some((ticket, errand, deadline)) = run else { continue };
@@ -276,13 +276,13 @@ fn serve(fleet: &Fleet, shared: &SharedBoards, tell: &Sender<(u64, Ticket, Done)
             break;
         }
     }
-    *shared.alive.lock().expect("nobody panics with it") -= 1;
+    *shared.alive.lock().expect("no thread panics with the lock") -= 1;
 }
 
 /// Waits for a run; returns false at the end.
 fn wait_for_work(shared: &SharedBoards) -> bool {
-    let runs = shared.runs.lock().expect("nobody panics with it");
+    let runs = shared.runs.lock().expect("no thread panics with the lock");
     let nothing = |runs: &mut VecDeque<Run>| runs.is_empty() && !shared.is_over.load(Ordering::Acquire);
-    let _runs = shared.is_more.wait_while(runs, nothing).expect("nobody panics with it");
+    let _runs = shared.is_more.wait_while(runs, nothing).expect("no thread panics with the lock");
     !shared.is_over.load(Ordering::Acquire)
 }

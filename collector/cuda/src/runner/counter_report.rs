@@ -18,7 +18,7 @@ pub(super) struct CounterReport {
 impl CounterReport {
     /// Adds a counter with a stable name.
     pub(super) fn give(&mut self, name: &str, native: &str, number: f64) {
-        let counter = names::find(name).expect("counters are told by the names of the table");
+        let counter = names::find(name).expect("counters have names of the table");
         self.give_as(name, counter.unit, counter.step, native, number);
     }
 

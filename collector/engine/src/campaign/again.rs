@@ -49,7 +49,7 @@ pub enum AgainError {
     Network,
     #[error("it was timed inside of a running model; `opcollect profile --store` runs that once more")]
     Inside,
-    #[error("it ran beside others, which `opcollect corun` does")]
+    #[error("it ran concurrently with others, which `opcollect corun` does")]
     Beside,
     #[error("it has no `{0}`")]
     Missing(&'static str),

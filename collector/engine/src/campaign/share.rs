@@ -21,12 +21,12 @@ pub struct Share<'a> {
     config: &'a Config,
     /// Index of each schedule, by the first task that is compiled with its task and by the hash of
     /// the schedule.
-    drawn: HashMap<(usize, String), Drawn>,
+    drawn: HashMap<(usize, String), RandomSchedule>,
 }
 
 /// Sampler and index of a schedule. Indices are counted per sampler, because a sampler may have
 /// fewer points on another machine.
-type Drawn = (&'static str, usize);
+type RandomSchedule = (&'static str, usize);
 
 impl<'a> Share<'a> {
     /// Creates the share of a shard. A search is not divided, because its process needs the results

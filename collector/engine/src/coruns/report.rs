@@ -98,9 +98,9 @@ impl CoRunReport {
         partners.dedup();
         let mut columns = vec![words("operator"), figures("alone")];
         let short = |name: &str| name.strip_prefix(SYNTHETIC).unwrap_or(name).trim_start().to_owned();
-        columns.extend(partners.iter().map(|name| figures(format!("beside {}", short(name)))));
+        columns.extend(partners.iter().map(|name| figures(format!("with {}", short(name)))));
         columns.extend(partners.iter().map(|name| figures(format!("slows {}", short(name)))));
-        columns.extend([figures("beside others"), figures("at worst")]);
+        columns.extend([figures("with operators"), figures("at worst")]);
         let mut table = Table::new(columns);
         let mut shown: Vec<&str> = Vec::new();
         for member in members.iter().filter(|member| !member.is_synthetic()) {

@@ -19,6 +19,13 @@ static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
     OPERANDS.iter().flat_map(of).collect()
 });
 
+/// Indices of the samples in the order of their names.
+static ORDER: LazyLock<Vec<usize>> = LazyLock::new(|| {
+    let mut order: Vec<usize> = (0..NAMES.len()).collect();
+    order.sort_by_key(|&place| &NAMES[place]);
+    order
+});
+
 /// Returns all samples, in the order of names.
 pub fn of(nest: &Nest) -> Vec<(&'static str, f64)> {
     let mut samples = Vec::with_capacity(NAMES.len());
@@ -43,7 +50,5 @@ pub fn of(nest: &Nest) -> Vec<(&'static str, f64)> {
             samples.push(least);
         }
     }
-    let mut named: Vec<(&str, f64)> = NAMES.iter().map(String::as_str).zip(samples).collect();
-    named.sort_by_key(|(name, _)| *name);
-    named
+    ORDER.iter().map(|&place| (NAMES[place].as_str(), samples[place])).collect()
 }

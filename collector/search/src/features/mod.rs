@@ -4,7 +4,7 @@ mod curves;
 mod loops;
 mod nest;
 
-use crate::model::{Features, each};
+use crate::model::Features;
 use crate::problem::Problem;
 use job::space::{Knobs, LoopNest, Setting};
 use nest::Nest;
@@ -23,40 +23,43 @@ pub enum View {
 /// Features of a point.
 #[derive(Clone, Debug)]
 pub struct VisibleFeatures {
-    named: Features,
+    knobs: Vec<(String, f64)>,
+    /// Sizes of tiles relative to the operator.
+    tiles: Vec<(&'static str, f64)>,
     /// Features of loops or curves.
     nest: Vec<(&'static str, f64)>,
 }
 
 impl VisibleFeatures {
-    /// Iterates over both parts, each in the order of names.
+    /// Iterates over the three parts, each in the order of names.
     pub fn each(&self) -> impl Iterator<Item = (&str, f64)> {
-        each(&self.named).chain(self.nest.iter().copied())
+        let knobs = self.knobs.iter().map(|(name, value)| (name.as_str(), *value));
+        knobs.chain(self.tiles.iter().chain(&self.nest).copied())
     }
 }
 
 /// Returns the features of a point.
 pub fn of(problem: &Problem, knobs: &Knobs, view: View) -> VisibleFeatures {
-    let mut named: Features = knobs
-        .0
-        .iter()
-        .map(|(name, setting)| match setting {
-            Setting::Number(number) => (format!("knob.{name}"), *number as f64),
-            Setting::Choice(word) => (format!("knob.{name}={word}"), 1.0),
-        })
-        .collect();
+    let named = |(name, setting): (&String, &Setting)| match setting {
+        Setting::Number(number) => (["knob.", name].concat(), *number as f64),
+        Setting::Choice(word) => (["knob.", name, "=", word].concat(), 1.0),
+    };
+    let mut named: Vec<(String, f64)> = knobs.0.iter().map(named).collect();
+    named.sort_unstable_by(|one, other| one.0.cmp(&other.0));
     let Some(work) = problem.work.as_ref().filter(|_| view != View::Knobs) else {
-        return VisibleFeatures { named, nest: Vec::new() };
+        return VisibleFeatures { knobs: named, tiles: Vec::new(), nest: Vec::new() };
     };
     let nest = LoopNest::of(&problem.domain, knobs);
-    table::tiling::add_of(work, &problem.device, problem.threads as f64, (&problem.domain, &nest, knobs), &mut named);
+    let seen = (&problem.domain, &nest, knobs);
+    let mut tiles = table::tiling::of_loops(work, &problem.device, problem.threads as f64, seen);
+    tiles.sort_unstable_by_key(|(name, _)| *name);
     let nest = Nest::of(work, &problem.domain, &nest);
     let nest = match view {
         View::Loops => loops::of(&nest),
         View::Curves => curves::of(&nest),
         View::Knobs => Vec::new(),
     };
-    VisibleFeatures { named, nest }
+    VisibleFeatures { knobs: named, tiles, nest }
 }
 
 /// Returns the features that distinguish problems in common training data.

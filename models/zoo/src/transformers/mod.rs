@@ -284,7 +284,7 @@ fn made(name: &str, fields: &Fields, folder: Option<&Path>, options: &Options) -
     let weights = folder.map(|folder| Weights::of_folder(folder, family.prefix)).transpose()?.flatten();
     let mut notes = Vec::new();
     if folder.is_some() && weights.is_none() {
-        notes.push(format!("`{name}`: there are no safetensors files beside it; weights are random"));
+        notes.push(format!("`{name}`: its folder has no safetensors files; weights are random"));
     }
     let mut net = Net::new(name, weights.unwrap_or_else(Weights::random), *options);
     let outputs = (family.build)(&mut net, fields)?;

@@ -138,7 +138,7 @@ pub fn in_place_text(total: &InPlaceTotal) -> String {
         false => format!("in the network: as in isolation; the learned difference {worth}, and is not used"),
     };
     if let Some(beside_ns) = beside_ns {
-        let _ = write!(text, ", and {} beside operators", duration(*beside_ns));
+        let _ = write!(text, ", and {} outside of operators", duration(*beside_ns));
     }
     text
 }
