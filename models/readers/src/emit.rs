@@ -1,5 +1,6 @@
 //! The tools every rule works with: add operators (folding those over constants), look at types, read constants.
 
+use super::narrow::Narrow;
 use super::{Outcome, malformed, unsupported};
 use models::builder::GraphBuilder;
 use models::graph::{Const, ValueId};
@@ -18,8 +19,8 @@ pub(crate) struct Emit<'a> {
     pub builder: GraphBuilder,
     /// Where data outside of the file lies.
     pub folder: Option<&'a Path>,
-    /// Smallest and largest number of values whose type has less than 8 bits in the file.
-    pub narrow: BTreeMap<ValueId, (i64, i64)>,
+    /// Values whose type in the file holds fewer numbers than that of the graph.
+    pub narrow: BTreeMap<ValueId, Narrow>,
 }
 
 impl<'a> Emit<'a> {
@@ -28,19 +29,14 @@ impl<'a> Emit<'a> {
         Emit { builder: GraphBuilder::new(name), folder, narrow: BTreeMap::new() }
     }
 
-    /// Smallest and largest number of a value whose type has less than 8 bits in the file.
-    pub fn narrow_range(&self, id: ValueId) -> Option<(i64, i64)> {
+    /// The numbers that a value can have, where its type in the file holds fewer than that of the graph.
+    pub fn narrow(&self, id: ValueId) -> Option<Narrow> {
         self.narrow.get(&id).copied()
     }
 
-    /// Whether the type of a value has less than 8 bits in the file.
-    pub fn is_narrow(&self, id: ValueId) -> bool {
-        self.narrow.contains_key(&id)
-    }
-
-    /// Notes that the type of a value has less than 8 bits.
-    pub fn set_narrow(&mut self, id: ValueId, range: (i64, i64)) {
-        self.narrow.insert(id, range);
+    /// Notes the numbers that the type of a value holds in the file.
+    pub fn set_narrow(&mut self, id: ValueId, narrow: Narrow) {
+        self.narrow.insert(id, narrow);
     }
 
     /// Adds an operator, or its result when its inputs are constants.

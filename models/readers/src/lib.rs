@@ -6,6 +6,7 @@
 
 pub mod archive;
 mod emit;
+mod narrow;
 pub mod onnx;
 pub mod tflite;
 pub mod torch;

@@ -3,6 +3,7 @@
 //! Names live in scopes: the graph's own, one more inside a branch of a condition, and a fresh one inside a function.
 //! Functions are inlined, branches whose condition is a constant too; both count against one limit of nodes.
 
+use super::bodies::has_bodies;
 use super::call::{Arguments, Call};
 use super::messages;
 use super::scope::{Scope, Slot};
@@ -20,7 +21,7 @@ use std::path::Path;
 /// Versions of the operator set that are understood.
 const OPSETS: std::ops::RangeInclusive<i64> = 6..=28;
 /// Functions within functions and branches within branches.
-const MAX_DEPTH: usize = 32;
+pub(super) const MAX_DEPTH: usize = 32;
 
 pub(super) struct Importer<'a> {
     file: &'a str,
@@ -32,7 +33,7 @@ pub(super) struct Importer<'a> {
     stated: HashMap<&'a str, &'a messages::ValueInfo>,
     skipped: Vec<Skipped>,
     /// What skipped nodes read: results of the graph that remains.
-    loose_ends: Vec<ValueId>,
+    pub(super) loose_ends: Vec<ValueId>,
     visited: usize,
     /// Largest number of nodes after inlining, which nested calls of functions multiply.
     most: usize,
@@ -97,7 +98,7 @@ fn most_nodes(model: &messages::Model) -> usize {
 }
 
 /// The default domain has two spellings.
-fn domain(name: &str) -> &str {
+pub(super) fn domain(name: &str) -> &str {
     if name == "ai.onnx" { "" } else { name }
 }
 
@@ -117,14 +118,14 @@ impl<'a> Importer<'a> {
     }
 
     /// Constants of the graph. Old files list them among the inputs too.
-    fn constants(&mut self, graph: &'a messages::Graph, scope: &mut Scope<'a>) -> Result<()> {
+    pub(super) fn constants(&mut self, graph: &'a messages::Graph, scope: &mut Scope<'a>) -> Result<()> {
         for message in &graph.initializer {
             let place = || format!("initializer `{}`", shown(&message.name));
             let (ty, data) =
                 tensor::constant(message, self.emit.folder).map_err(|reason| self.malformed(place(), reason))?;
             let id = self.emit.builder.constant(&message.name, ty, data)?;
-            if let Some(range) = tensor::narrow_range(message.data_type) {
-                self.emit.set_narrow(id, range);
+            if let Some(narrow) = tensor::narrow(message.data_type) {
+                self.emit.set_narrow(id, narrow);
             }
             self.bind(&message.name, Slot::Value(id), scope)?;
         }
@@ -137,7 +138,7 @@ impl<'a> Importer<'a> {
         }
     }
 
-    fn nodes(&mut self, nodes: &'a [messages::Node], scope: &mut Scope<'a>) -> Result<()> {
+    pub(super) fn nodes(&mut self, nodes: &'a [messages::Node], scope: &mut Scope<'a>) -> Result<()> {
         match order::sorted(nodes) {
             Some(order) => order.into_iter().try_for_each(|index| self.node(&nodes[index], scope)),
             None => nodes.iter().try_for_each(|node| self.node(node, scope)),
@@ -145,19 +146,15 @@ impl<'a> Importer<'a> {
     }
 
     fn node(&mut self, node: &'a messages::Node, scope: &mut Scope<'a>) -> Result<()> {
-        self.visited += 1;
-        if self.visited > self.most {
-            let reason = format!("it has more than {} nodes, functions inlined", self.most);
-            return Err(self.malformed("as a whole".to_owned(), reason));
-        }
+        self.count_nodes(1)?;
         let mut inputs = Vec::with_capacity(node.input.len());
         let mut slots = Slots::new();
         for (index, name) in node.input.iter().enumerate() {
             match scope.find(name) {
                 _ if name.is_empty() => inputs.push(None),
                 Some(Slot::Value(id)) => inputs.push(Some(id)),
-                Some(Slot::Sequence(parts)) => {
-                    slots.insert(index, parts);
+                Some(slot @ (Slot::Sequence(_) | Slot::Absent)) => {
+                    slots.insert(index, slot);
                     inputs.push(None);
                 }
                 Some(Slot::Skipped) => {
@@ -184,6 +181,16 @@ impl<'a> Importer<'a> {
         }
     }
 
+    /// Counts nodes, and calls of functions and bodies among them, against the limit.
+    pub(super) fn count_nodes(&mut self, count: usize) -> Result<()> {
+        self.visited = self.visited.saturating_add(count);
+        if self.visited <= self.most {
+            return Ok(());
+        }
+        let reason = format!("it has more than {} nodes, functions inlined and loops unrolled", self.most);
+        Err(self.malformed("as a whole".to_owned(), reason))
+    }
+
     fn results(
         &mut self,
         node: &'a messages::Node,
@@ -191,8 +198,8 @@ impl<'a> Importer<'a> {
         scope: &mut Scope<'a>,
     ) -> Result<Vec<Slot>, Failure> {
         let key = (domain(&node.domain), node.op_type.as_str(), node.overload.as_str());
-        if let Some(function) = self.functions.get(&key).copied().filter(|_| sequences.is_empty()) {
-            return self.function(node, function, inputs, scope);
+        if let Some(function) = self.functions.get(&key).copied() {
+            return self.function(node, function, (inputs, sequences), scope);
         }
         let (domain, operator, _) = key;
         let opset = match (domain, scope.opsets.get("")) {
@@ -204,8 +211,8 @@ impl<'a> Importer<'a> {
             _ => *OPSETS.end(),
         };
         let call = Call { node, opset, inputs, arguments: scope.arguments.clone() };
-        if domain.is_empty() && operator == "If" {
-            return self.branch(&call, scope);
+        if let Some(results) = self.with_bodies(&call, &sequences, scope) {
+            return results;
         }
         if domain.is_empty()
             && let Some(results) = sequence::results(&mut self.emit, &call, &sequences)
@@ -213,12 +220,13 @@ impl<'a> Importer<'a> {
             return Ok(results?);
         }
         if !sequences.is_empty() {
-            return Err(Refusal::Unsupported("it reads a sequence of tensors".to_owned()).into());
+            return Err(Refusal::Unsupported("it reads a sequence of tensors or an optional value".to_owned()).into());
         }
         let Some(rule) = rules::rule(domain, operator) else {
             return Err(Refusal::Unsupported(self.missing(domain, operator)).into());
         };
         let outputs = rule(&mut self.emit, &call)?;
+        rules::narrow::follow(&mut self.emit, &call, &outputs);
         Ok(outputs.into_iter().map(Slot::Value).collect())
     }
 
@@ -234,7 +242,8 @@ impl<'a> Importer<'a> {
         for node in main.chain(self.model.functions.iter().flat_map(|function| &function.node)) {
             let key = (self::domain(&node.domain), node.op_type.as_str(), node.overload.as_str());
             let is_known = rules::rule(key.0, key.1).is_some()
-                || (key.0.is_empty() && (key.1 == "If" || sequence::is_known(key.1)))
+                || has_bodies(key.0, key.1)
+                || (key.0.is_empty() && sequence::is_known(key.1))
                 || self.functions.contains_key(&key);
             if !is_known {
                 *counts.entry(key.1).or_default() += 1;
@@ -257,7 +266,7 @@ impl<'a> Importer<'a> {
         &mut self,
         node: &'a messages::Node,
         function: &'a messages::Function,
-        inputs: Vec<Option<ValueId>>,
+        (inputs, slots): (Vec<Option<ValueId>>, Slots),
         scope: &Scope<'a>,
     ) -> Result<Vec<Slot>, Failure> {
         if scope.depth >= MAX_DEPTH {
@@ -268,6 +277,11 @@ impl<'a> Importer<'a> {
         for (name, input) in function.input.iter().zip(inputs) {
             if let Some(id) = input {
                 names.insert(name.as_str(), Slot::Value(id));
+            }
+        }
+        for (index, slot) in slots {
+            if let Some(name) = function.input.get(index) {
+                names.insert(name.as_str(), slot);
             }
         }
         let defaults = function.attribute_proto.iter().map(|attribute| (attribute.name.as_str(), attribute));
@@ -298,26 +312,6 @@ impl<'a> Importer<'a> {
         let missing = || Refusal::Malformed("the function does not make all of its outputs".to_owned());
         let outputs = function.output.iter().map(|name| inner.find(name).ok_or_else(|| missing().into()));
         outputs.collect()
-    }
-
-    /// The branch that a constant condition chooses.
-    fn branch(&mut self, call: &Call<'a>, scope: &mut Scope<'a>) -> Result<Vec<Slot>, Failure> {
-        let condition = self.emit.known_number(call.input(0)?, "condition")?;
-        let name = if condition == 0.0 { "else_branch" } else { "then_branch" };
-        let Some(graph) = call.attribute(name).and_then(|attribute| attribute.g.as_ref()) else {
-            return Err(Refusal::Malformed(format!("it has no `{name}`")).into());
-        };
-        if scope.depth >= MAX_DEPTH {
-            return Err(Refusal::Malformed(format!("branches are nested more than {MAX_DEPTH} deep")).into());
-        }
-        scope.names.push(HashMap::new());
-        scope.depth += 1;
-        let done = self.constants(graph, scope).and_then(|()| self.nodes(&graph.node, scope));
-        let outputs: Option<Vec<Slot>> = graph.output.iter().map(|info| scope.find(&info.name)).collect();
-        scope.names.pop();
-        scope.depth -= 1;
-        done.map_err(Failure::Inside)?;
-        outputs.ok_or_else(|| Refusal::Malformed(format!("`{name}` does not make all of its outputs")).into())
     }
 
     fn bind_outputs(&mut self, node: &'a messages::Node, outputs: &[Slot], scope: &mut Scope<'a>) -> Result<()> {
@@ -399,7 +393,7 @@ impl<'a> Importer<'a> {
             let place = || format!("output `{}`", shown(&info.name));
             match scope.find(&info.name) {
                 Some(Slot::Value(id)) => outputs.push(id),
-                Some(Slot::Skipped) => {}
+                Some(Slot::Skipped | Slot::Absent) => {}
                 Some(Slot::Sequence(parts)) => outputs.extend(parts.iter().copied()),
                 Some(Slot::Unmade(reason)) => return Err(self.unsupported(place(), format!("it is {reason}"))),
                 None => return Err(self.malformed(place(), "nothing makes it".to_owned())),
@@ -419,7 +413,7 @@ impl<'a> Importer<'a> {
 }
 
 /// What stopped a node: itself, or a node inside of it that is already named.
-enum Failure {
+pub(super) enum Failure {
     Node(Refusal),
     Inside(Error),
 }
@@ -433,7 +427,7 @@ impl From<Refusal> for Failure {
 /// Where a node stands; nodes without a name go by their first output.
 ///
 /// Within functions names are cut: each call of one repeats the names in it.
-fn spot(node: &messages::Node, scope: &Scope<'_>) -> String {
+pub(super) fn spot(node: &messages::Node, scope: &Scope<'_>) -> String {
     const MOST_WITHIN: usize = 200;
     let name = if node.name.is_empty() { node.output.first() } else { Some(&node.name) };
     let name = name.map_or("", String::as_str);

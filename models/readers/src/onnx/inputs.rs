@@ -28,8 +28,8 @@ impl<'a> Importer<'a> {
                 self.emit.builder.input(&info.name, ty)?
             };
             let code = info.ty.as_ref().and_then(|ty| ty.tensor.as_ref()).map_or(0, |tensor| tensor.elem_type);
-            if let Some(range) = tensor::narrow_range(code) {
-                self.emit.set_narrow(id, range);
+            if let Some(narrow) = tensor::narrow(code) {
+                self.emit.set_narrow(id, narrow);
             }
             self.bind(&info.name, Slot::Value(id), scope)?;
         }

@@ -6,6 +6,7 @@
 //! constants are computed on the way, which makes the arithmetic around shapes disappear. What cannot be represented
 //! is an error that names file, node and operator, or is left out on request.
 
+mod bodies;
 mod call;
 mod fixed;
 mod import;

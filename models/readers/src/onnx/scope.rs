@@ -11,6 +11,8 @@ pub(super) enum Slot {
     Value(ValueId),
     /// A sequence of tensors, whose length is known.
     Sequence(Rc<Vec<ValueId>>),
+    /// An optional value that is not there.
+    Absent,
     /// The result of a node that was left out.
     Skipped,
     /// An optional output that no rule makes; an error only for who reads it.

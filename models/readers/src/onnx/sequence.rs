@@ -1,23 +1,28 @@
-//! Sequences of tensors whose length is known: they are lists while the file is read, and no operator of the graph.
+//! Sequences of tensors whose length is known, and optional values: they are lists or nothing while the file is read, and no
+//! operators of the graph.
 
 use super::call::Call;
 use super::scope::Slot;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
+use models::types::DType;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Sequences among the inputs of a node, by place.
-pub(super) type Slots = BTreeMap<usize, Rc<Vec<ValueId>>>;
+/// Inputs of a node that are no tensors, by place.
+pub(super) type Slots = BTreeMap<usize, Slot>;
 
-/// More tensors than this are not split off.
+/// Sequences have at most this many tensors.
 const MAX_PARTS: i64 = 4096;
 
-/// Whether an operator makes or reads sequences.
+/// Whether an operator makes or reads sequences or optional values.
 pub(super) fn is_known(operator: &str) -> bool {
     matches!(
         operator,
-        "SequenceConstruct"
+        "Optional"
+            | "OptionalHasElement"
+            | "OptionalGetElement"
+            | "SequenceConstruct"
             | "SequenceEmpty"
             | "SequenceAt"
             | "SequenceLength"
@@ -32,22 +37,48 @@ pub(super) fn is_known(operator: &str) -> bool {
 pub(super) fn results(emit: &mut Emit<'_>, call: &Call<'_>, slots: &Slots) -> Option<Outcome<Vec<Slot>>> {
     let operator = call.node.op_type.as_str();
     if operator == "Identity" {
-        return slots.get(&0).map(|parts| Ok(vec![Slot::Sequence(Rc::clone(parts))]));
+        return slots.get(&0).map(|slot| Ok(vec![slot.clone()]));
     }
-    is_known(operator).then(|| result(emit, call, slots).map(|slot| vec![slot]))
+    is_known(operator).then(|| {
+        let slot =
+            if operator.starts_with("Optional") { optional(emit, call, slots) } else { result(emit, call, slots) };
+        slot.map(|slot| vec![slot])
+    })
+}
+
+/// The tensor or what stands for one at an input of a node.
+pub(super) fn slot(call: &Call<'_>, slots: &Slots, index: usize) -> Option<Slot> {
+    slots.get(&index).cloned().or_else(|| call.optional(index).map(Slot::Value))
+}
+
+/// An optional value is what it holds.
+fn optional(emit: &mut Emit<'_>, call: &Call<'_>, slots: &Slots) -> Outcome<Slot> {
+    let held = slot(call, slots, 0).filter(|slot| !matches!(slot, Slot::Absent));
+    match call.node.op_type.as_str() {
+        "Optional" => Ok(held.unwrap_or(Slot::Absent)),
+        "OptionalHasElement" => Ok(Slot::Value(emit.scalar(DType::Bool, f64::from(u8::from(held.is_some())))?)),
+        _ => held.map_or_else(|| malformed("its input is an optional value that is not there"), Ok),
+    }
+}
+
+/// A sequence of bounded length.
+pub(super) fn sequence(parts: Vec<ValueId>) -> Outcome<Slot> {
+    if parts.len() as i64 > MAX_PARTS {
+        return unsupported(format!("a sequence of more than {MAX_PARTS} tensors"));
+    }
+    Ok(Slot::Sequence(Rc::new(parts)))
 }
 
 fn result(emit: &mut Emit<'_>, call: &Call<'_>, slots: &Slots) -> Outcome<Slot> {
-    let sequence = |parts: Vec<ValueId>| Ok(Slot::Sequence(Rc::new(parts)));
     match call.node.op_type.as_str() {
         "SequenceEmpty" => return sequence(Vec::new()),
         "SequenceConstruct" => return sequence(call.all_inputs()?),
         "SplitToSequence" => return sequence(split(emit, call)?),
         _ => {}
     }
-    let Some(parts) = slots.get(&0) else { return malformed("its first input is no sequence") };
+    let Some(Slot::Sequence(parts)) = slots.get(&0) else { return malformed("its first input is no sequence") };
     match call.node.op_type.as_str() {
-        "SequenceLength" => Ok(Slot::Value(emit.scalar(models::types::DType::I64, parts.len() as f64)?)),
+        "SequenceLength" => Ok(Slot::Value(emit.scalar(DType::I64, parts.len() as f64)?)),
         "SequenceAt" => {
             let index = place(emit, call, 1, parts.len())?;
             parts.get(index).map_or_else(|| malformed(format!("there is no tensor {index}")), |id| Ok(Slot::Value(*id)))
@@ -126,10 +157,14 @@ fn split(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>> {
 }
 
 fn concat(emit: &mut Emit<'_>, call: &Call<'_>, parts: &[ValueId]) -> Outcome<ValueId> {
+    join(emit, parts, call.int("axis", 0), call.flag("new_axis"))
+}
+
+/// Tensors as one, joined along an axis of theirs or along a new one.
+pub(super) fn join(emit: &mut Emit<'_>, parts: &[ValueId], axis: i64, is_new: bool) -> Outcome<ValueId> {
     let Some(&first) = parts.first() else { return unsupported("an empty sequence as one tensor") };
-    let is_new = call.flag("new_axis");
     let rank = emit.rank(first)? + usize::from(is_new);
-    let axis = emit.axis(call.int("axis", 0), rank)?;
+    let axis = emit.axis(axis, rank)?;
     let mut joined = Vec::new();
     for &part in parts {
         joined.push(if is_new {

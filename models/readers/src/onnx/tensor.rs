@@ -4,9 +4,10 @@
 //! other files stays there; their place is checked here, so that a model cannot name a file outside of its folder.
 
 use super::messages;
+use crate::narrow::{Narrow, SmallFloat};
 use models::contents::Contents;
 use models::graph::Const;
-use models::operators::{Binary, BinaryOp, Cast, Concat, Op, Reshape, Slice};
+use models::operators::{Binary, BinaryOp, Cast, Concat, Gather, Op, Reshape, Slice};
 use models::shapes::check_type;
 use models::types::{DType, TensorType};
 use passes::fold::MAX_SMALL;
@@ -30,11 +31,11 @@ pub(super) fn dtype(code: i32) -> Result<DType, String> {
         16 => DType::BF16,
         8 => return Err("elements are strings".to_owned()),
         14 | 15 => return Err("elements are complex numbers".to_owned()),
-        17..=20 | 24 => return Err("elements are 8-bit floats".to_owned()),
-        // They are as wide as a byte here; `narrow_range` has what they can hold.
+        // A graph has no such types; `narrow` has what they can hold.
         21 | 25 => DType::U8,
         22 | 26 => DType::I8,
-        23 | 27 | 28 => return Err("elements have less than 8 bits".to_owned()),
+        17..=20 | 23 | 24 => DType::F32,
+        27 | 28 => return Err("elements have less than 8 bits".to_owned()),
         other => return Err(format!("element type {other} is unknown")),
     })
 }
@@ -48,10 +49,26 @@ fn narrow_bits(code: i32) -> Option<u32> {
     }
 }
 
-/// The smallest and largest number of an element type that has less than 8 bits.
-pub(super) fn narrow_range(code: i32) -> Option<(i64, i64)> {
+/// The numbers of an element type that graphs do not have.
+pub(super) fn narrow(code: i32) -> Option<Narrow> {
+    if let Some(format) = small_float(code) {
+        return Some(Narrow::Float(format));
+    }
     let half = 1i64 << (narrow_bits(code)? - 1);
-    Some(if matches!(code, 22 | 26) { (-half, half - 1) } else { (0, 2 * half - 1) })
+    let (low, high) = if matches!(code, 22 | 26) { (-half, half - 1) } else { (0, 2 * half - 1) };
+    Some(Narrow::Whole { low, high })
+}
+
+fn small_float(code: i32) -> Option<SmallFloat> {
+    Some(match code {
+        17 => SmallFloat::E4M3Fn,
+        18 => SmallFloat::E4M3Fnuz,
+        19 => SmallFloat::E5M2,
+        20 => SmallFloat::E5M2Fnuz,
+        23 => SmallFloat::E2M1,
+        24 => SmallFloat::E8M0,
+        _ => return None,
+    })
 }
 
 /// The number of an element type in a file.
@@ -78,6 +95,9 @@ pub(super) fn constant(tensor: &messages::Tensor, folder: Option<&Path>) -> Resu
     let ty = TensorType::new(dtype(tensor.data_type)?, &tensor.dims);
     check_type(&ty)?;
     let length = ty.bytes().ok_or_else(|| format!("{ty} has no size"))?;
+    if let Some(format) = small_float(tensor.data_type) {
+        return small_floats(tensor, folder, &ty, format).map(|data| (ty, data));
+    }
     if let Some(bits) = narrow_bits(tensor.data_type) {
         return packed(tensor, folder, &ty, bits).map(|data| (ty, data));
     }
@@ -118,6 +138,37 @@ fn packed(tensor: &messages::Tensor, folder: Option<&Path>, ty: &TensorType, bit
         ((byte & ((1 << bits) - 1)) ^ sign).wrapping_sub(sign)
     };
     Ok(Const::Bytes(Contents::new((0..elements).map(element).collect::<Vec<u8>>())))
+}
+
+/// Floats of at most 8 bits, each looked up in the table of its format: at once in a small tensor, when they are wanted in a
+/// large one.
+fn small_floats(
+    tensor: &messages::Tensor,
+    folder: Option<&Path>,
+    ty: &TensorType,
+    format: SmallFloat,
+) -> Result<Const, String> {
+    let patterns = TensorType { dtype: DType::U8, shape: ty.shape.clone() };
+    let length = ty.elements().ok_or_else(|| format!("{ty} has no size"))?;
+    let data = match &tensor.raw_data {
+        _ if format.bits() < 8 => packed(tensor, folder, &patterns, format.bits())?,
+        _ if tensor.data_location == 1 => external(tensor, folder, length)?,
+        Some(raw) if raw.len() as u64 == length => Const::Bytes(Contents::new(raw.clone())),
+        Some(raw) => return Err(format!("{ty} takes {length} bytes, the file holds {}", raw.len())),
+        None => Const::Bytes(Contents::new(listed(tensor, &patterns)?)),
+    };
+    let table = format.table();
+    if length <= MAX_SMALL && matches!(data, Const::Bytes(_)) {
+        let patterns = reference::constant(&patterns, &data).map_err(|error| error.to_string())?;
+        let number = |pattern: &u8| table.get(usize::from(*pattern)).copied().unwrap_or(f32::NAN);
+        let bytes: Vec<u8> = patterns.bytes().iter().flat_map(|pattern| number(pattern).to_le_bytes()).collect();
+        return Ok(Const::Bytes(Contents::new(bytes)));
+    }
+    let places = TensorType { dtype: DType::I32, shape: ty.shape.clone() };
+    let cast = Const::computed(Op::Cast(Cast { to: DType::I32 }), vec![(patterns, data)]);
+    let bytes: Vec<u8> = table.iter().flat_map(|number| number.to_le_bytes()).collect();
+    let numbers = (TensorType::f32(&[table.len() as i64]), Const::Bytes(Contents::new(bytes)));
+    Ok(Const::computed(Op::Gather(Gather { axis: 0 }), vec![numbers, (places, cast)]))
 }
 
 /// The elements of packed bytes, computed when they are wanted.

@@ -2,12 +2,15 @@
 
 mod attention;
 mod contraction;
+pub(super) mod flex;
 mod grid;
+mod known;
 mod logic;
 mod lookup;
 mod loss;
 mod microsoft;
 mod movement;
+pub(super) mod narrow;
 mod normalise;
 mod pointwise;
 mod quantise;
@@ -17,6 +20,7 @@ mod regions;
 pub(crate) mod resize;
 mod shape;
 mod signal;
+mod state;
 mod window;
 
 use super::call::Call;
@@ -57,6 +61,7 @@ const RULES: &[(&str, Rule)] = &[
     ("Attention", attention::attention),
     ("AveragePool", window::average_pool),
     ("BatchNormalization", normalise::batch_norm),
+    ("BitCast", known::bit_cast),
     ("BitShift", logic::bit_shift),
     ("BitwiseAnd", logic::bit_and),
     ("BitwiseNot", logic::bit_not),
@@ -65,10 +70,13 @@ const RULES: &[(&str, Rule)] = &[
     ("BlackmanWindow", signal::blackman),
     ("Cast", pointwise::cast),
     ("CastLike", pointwise::cast_like),
+    ("CausalConvWithState", state::causal_conv),
     ("Ceil", pointwise::ceil),
     ("Celu", pointwise::celu),
+    ("CenterCropPad", movement::center_crop_pad),
     ("Clip", pointwise::clip),
     ("Col2Im", window::columns_to_image),
+    ("Compress", known::compress),
     ("Concat", movement::concat),
     ("Constant", shape::constant),
     ("ConstantOfShape", shape::constant_of_shape),
@@ -77,6 +85,7 @@ const RULES: &[(&str, Rule)] = &[
     ("ConvTranspose", window::conv_transpose),
     ("Cos", pointwise::cos),
     ("Cosh", pointwise::cosh),
+    ("CumProd", reduce::cum_prod),
     ("CumSum", reduce::cum_sum),
     ("DFT", signal::dft),
     ("DepthToSpace", movement::depth_to_space),
@@ -121,6 +130,7 @@ const RULES: &[(&str, Rule)] = &[
     ("LeakyRelu", pointwise::leaky_relu),
     ("Less", logic::less),
     ("LessOrEqual", logic::less_or_equal),
+    ("LinearAttention", state::linear_attention),
     ("Log", pointwise::log),
     ("LogSoftmax", normalise::log_softmax),
     ("LpNormalization", normalise::lp_norm),
@@ -138,6 +148,8 @@ const RULES: &[(&str, Rule)] = &[
     ("Mul", pointwise::mul),
     ("Neg", pointwise::neg),
     ("NegativeLogLikelihoodLoss", loss::negative_log_likelihood),
+    ("NonMaxSuppression", known::non_max_suppression),
+    ("NonZero", known::non_zero),
     ("Not", logic::not),
     ("OneHot", lookup::one_hot),
     ("Or", logic::or),
@@ -164,6 +176,7 @@ const RULES: &[(&str, Rule)] = &[
     ("Relu", pointwise::relu),
     ("Reshape", movement::reshape),
     ("Resize", resize::resize),
+    ("ReverseSequence", state::reverse_sequence),
     ("RoiAlign", regions::roi_align),
     ("RotaryEmbedding", attention::rotary),
     ("Round", pointwise::round),
@@ -195,11 +208,13 @@ const RULES: &[(&str, Rule)] = &[
     ("Swish", pointwise::swish),
     ("Tan", pointwise::tan),
     ("Tanh", pointwise::tanh),
+    ("TensorScatter", state::tensor_scatter),
     ("ThresholdedRelu", pointwise::thresholded_relu),
     ("Tile", movement::tile),
     ("TopK", reduce::top_k),
     ("Transpose", movement::transpose),
     ("Trilu", lookup::trilu),
+    ("Unique", known::unique),
     ("Unsqueeze", movement::unsqueeze),
     ("Upsample", resize::upsample),
     ("Where", logic::choose),
@@ -227,12 +242,7 @@ pub(super) fn reason(domain: &str, operator: &str) -> String {
 }
 
 fn standard_reason(operator: &str) -> &'static str {
-    if operator.contains("Sequence") && operator != "ReverseSequence" {
-        return "the length of the sequence of tensors is not fixed";
-    }
     match operator {
-        "Loop" | "Scan" => "a loop has no fixed number of operators",
-        "NonMaxSuppression" | "NonZero" | "Unique" | "Compress" => "the shape of its result depends on data",
         "RandomNormal" | "RandomNormalLike" | "RandomUniform" | "RandomUniformLike" | "Bernoulli" | "Multinomial" => {
             "its result is random"
         }

@@ -101,6 +101,31 @@ pub(super) fn concat(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     Ok(vec![emit.concat(&inputs, axis)?])
 }
 
+/// Crops or pads axes around their middle to wanted extents.
+pub(super) fn center_crop_pad(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let mut x = call.input(0)?;
+    let rank = emit.rank(x)?;
+    let shape = emit.known_integers(call.input(1)?, "shape")?;
+    let axes = call.ints("axes").unwrap_or_else(|| (0..rank as i64).collect());
+    if axes.len() != shape.len() || shape.iter().any(|&extent| extent < 0) {
+        return malformed(format!("`shape` is {shape:?} for the axes {axes:?}"));
+    }
+    for (axis, wanted) in axes.into_iter().zip(shape) {
+        let axis = emit.axis(axis, rank)?;
+        let extent = emit.extents(x)?[axis];
+        if extent >= wanted {
+            let head = (extent - wanted) / 2;
+            x = emit.slice(x, axis, head, head + wanted)?;
+        } else {
+            let mut pads = vec![0; 2 * rank];
+            pads[axis] = (wanted - extent) / 2;
+            pads[rank + axis] = wanted - extent - pads[axis];
+            x = emit.pad(x, &pads, 0.0)?;
+        }
+    }
+    Ok(vec![x])
+}
+
 pub(super) fn split(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let extents = emit.extents(x)?;

@@ -1,5 +1,6 @@
 //! Functions of single elements.
 
+use super::narrow;
 use crate::onnx::call::Call;
 use crate::onnx::tensor;
 use crate::{Emit, Outcome, malformed};
@@ -123,28 +124,12 @@ pub(super) fn cast(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let code = i32::try_from(call.int("to", 0)).unwrap_or(0);
     let to = tensor::dtype(code).or_else(|reason| crate::unsupported(format!("it casts to a type whose {reason}")))?;
-    Ok(vec![cast_to(emit, x, to, tensor::narrow_range(code))?])
+    Ok(vec![narrow::cast(emit, call, x, to, tensor::narrow(code))?])
 }
 
 pub(super) fn cast_like(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let like = call.input(1)?;
-    Ok(vec![cast_to(emit, call.input(0)?, emit.dtype(like)?, emit.narrow_range(like))?])
-}
-
-/// The numbers in another type, which may have less than 8 bits: then the lowest of them count.
-fn cast_to(emit: &mut Emit<'_>, x: ValueId, to: DType, narrow: Option<(i64, i64)>) -> Outcome<ValueId> {
-    let Some(range) = narrow.filter(|range| emit.narrow_range(x) != Some(*range)) else { return emit.cast(x, to) };
-    let (low, high) = range;
-    let whole = emit.cast(x, DType::I32)?;
-    let mut bits = emit.binary_with(BinaryOp::BitAnd, whole, (high - low) as f64)?;
-    if low < 0 {
-        // The highest bit counts negatively.
-        let flipped = emit.binary_with(BinaryOp::BitXor, bits, -low as f64)?;
-        bits = emit.binary_with(BinaryOp::Add, flipped, low as f64)?;
-    }
-    let y = emit.cast(bits, to)?;
-    emit.set_narrow(y, range);
-    Ok(y)
+    Ok(vec![narrow::cast(emit, call, call.input(0)?, emit.dtype(like)?, emit.narrow(like))?])
 }
 
 pub(super) fn leaky_relu(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {

@@ -1,7 +1,9 @@
 //! Integers that stand for real numbers.
 
 use super::contraction::product;
+use super::narrow;
 use super::window::convolve;
+use crate::narrow::Narrow;
 use crate::onnx::call::Call;
 use crate::onnx::tensor;
 use crate::{Emit, Outcome, malformed, unsupported};
@@ -75,8 +77,8 @@ pub(super) fn quantize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         }
     };
     let narrow = match call.optional(2) {
-        Some(zero) => emit.narrow_range(zero),
-        None => tensor::narrow_range(code),
+        Some(zero) => emit.narrow(zero),
+        None => tensor::narrow(code),
     };
     if call.int("block_size", 0) == 0 && narrow.is_none() {
         let (scales, axis) = scales(emit, call, x)?;
@@ -88,17 +90,24 @@ pub(super) fn quantize(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let dtype = emit.dtype(scale)?;
     let x = emit.cast(x, dtype)?;
     let steps = emit.binary(BinaryOp::Div, x, scale)?;
+    if matches!(narrow, Some(Narrow::Float(_))) {
+        // Their zero point is zero.
+        return Ok(vec![narrow::cast(emit, call, steps, to, narrow)?]);
+    }
     let mut whole = emit.unary(UnaryOp::Round, steps)?;
     if let Some(zero) = call.optional(2) {
         let zero = broadcast(emit, call, x, zero)?;
         let zero = emit.cast(zero, dtype)?;
         whole = emit.binary(BinaryOp::Add, whole, zero)?;
     }
-    let (low, high) = narrow.map_or(crate::range(to), |(low, high)| (low as f64, high as f64));
+    let (low, high) = match narrow {
+        Some(Narrow::Whole { low, high }) => (low as f64, high as f64),
+        _ => crate::range(to),
+    };
     let bounded = emit.push(Op::Clip(Clip { low, high }), &[whole])?;
     let y = emit.cast(bounded, to)?;
-    if let Some(range) = narrow {
-        emit.set_narrow(y, range);
+    if let Some(narrow) = narrow {
+        emit.set_narrow(y, narrow);
     }
     Ok(vec![y])
 }

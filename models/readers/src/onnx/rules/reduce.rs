@@ -4,7 +4,7 @@ use super::movement::integers;
 use crate::onnx::call::Call;
 use crate::{Emit, Outcome, malformed, unsupported};
 use models::graph::ValueId;
-use models::operators::{ArgReduce, ArgTop, CumSum, GatherElements, OneHot, Op, Reduce, ReduceOp};
+use models::operators::{ArgReduce, ArgTop, BinaryOp, CumSum, GatherElements, OneHot, Op, Reduce, ReduceOp};
 use models::types::DType;
 
 type Outputs = Outcome<Vec<ValueId>>;
@@ -141,6 +141,32 @@ pub(super) fn cum_sum(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let axis = emit.axis(axis, emit.rank(x)?)? as i64;
     let (exclusive, reverse) = (call.flag("exclusive"), call.flag("reverse"));
     Ok(vec![emit.push(Op::CumSum(CumSum { axis, exclusive, reverse }), &[x])?])
+}
+
+/// Running products: each round multiplies by what stands twice as far away as in the one before.
+pub(super) fn cum_prod(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let mut y = call.input(0)?;
+    let extents = emit.extents(y)?;
+    let rank = extents.len();
+    let axis = emit.known_number(call.input(1)?, "axis")? as i64;
+    let axis = emit.axis(axis, rank)?;
+    let (extent, is_reversed) = (extents[axis], call.flag("reverse"));
+    let moved = |emit: &mut Emit<'_>, x: ValueId, by: i64| {
+        let mut pads = vec![0; 2 * rank];
+        pads[if is_reversed { rank + axis } else { axis }] = by;
+        let kept = if is_reversed { emit.slice(x, axis, by, extent)? } else { emit.slice(x, axis, 0, extent - by)? };
+        emit.pad(kept, &pads, 1.0)
+    };
+    if call.flag("exclusive") && extent > 0 {
+        y = moved(emit, y, 1)?;
+    }
+    let mut by = 1;
+    while by < extent {
+        let other = moved(emit, y, by)?;
+        y = emit.binary(BinaryOp::Mul, y, other)?;
+        by = by.saturating_mul(2);
+    }
+    Ok(vec![y])
 }
 
 /// One at the first largest element, zero elsewhere.

@@ -15,8 +15,8 @@ pub(super) fn constant(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
             Err(reason) => return unsupported(reason),
         };
         let id = emit.constant(ty, data)?;
-        if let Some(range) = tensor::narrow_range(message.data_type) {
-            emit.set_narrow(id, range);
+        if let Some(narrow) = tensor::narrow(message.data_type) {
+            emit.set_narrow(id, narrow);
         }
         return Ok(vec![id]);
     }

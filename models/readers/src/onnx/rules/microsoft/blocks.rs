@@ -53,7 +53,7 @@ pub(super) fn gather(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut look_up = |table: ValueId| emit.push(Op::Gather(Gather { axis: 0 }), &[table, indices]);
     let (rows, scales) = (look_up(data)?, look_up(scales)?);
     let zeros = call.optional(3).map(look_up).transpose()?;
-    let is_packed = emit.dtype(rows)? == DType::U8 && !emit.is_narrow(data);
+    let is_packed = emit.dtype(rows)? == DType::U8 && emit.narrow(data).is_none();
     let extents = emit.extents(rows)?;
     let outer: i64 = extents[..extents.len() - 1].iter().product();
     let bytes = extents[extents.len() - 1];

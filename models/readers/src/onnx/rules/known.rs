@@ -1,0 +1,215 @@
+//! Operators whose results are computed while the file is read: the shapes or bits of these follow from data.
+
+use crate::onnx::call::Call;
+use crate::onnx::tensor;
+use crate::{Emit, Outcome, malformed, unsupported};
+use models::contents::Contents;
+use models::graph::{Const, ValueId};
+use models::operators::{Gather, Op};
+use models::types::{DType, TensorType};
+use passes::fold::MAX_SMALL;
+use reference::Tensor;
+
+type Outputs = Outcome<Vec<ValueId>>;
+
+/// Boxes among which the best ones are chosen, each compared with those before.
+const MAX_BOXES: usize = 4096;
+
+/// Returns the elements of a constant, of which there may be few.
+fn elements(emit: &Emit<'_>, id: ValueId) -> Outcome<Tensor> {
+    let Some(data) = emit.builder.data(id) else {
+        return unsupported(
+            "the shape of its result depends on data; `--bind NAME=VALUE` fixes an input that decides it, and \
+             `--skip-unsupported` leaves the node out",
+        );
+    };
+    let ty = emit.builder.ty(id)?;
+    if ty.elements().is_none_or(|elements| elements > MAX_SMALL) {
+        return unsupported(format!("the shape of its result depends on {ty}, which has too many elements to be read"));
+    }
+    Ok(reference::constant(ty, data)?)
+}
+
+/// A list of integers, or rows of them.
+fn list(emit: &mut Emit<'_>, extents: &[i64], numbers: Vec<i64>) -> Outcome<ValueId> {
+    let numbers = numbers.into_iter().map(|number| number as f64).collect();
+    emit.constant(TensorType::new(DType::I64, extents), Const::Small(numbers))
+}
+
+/// Indices of the elements that are not zero, one row for each axis.
+pub(super) fn non_zero(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let x = call.input(0)?;
+    let numbers = elements(emit, x)?.numbers();
+    let extents = emit.extents(x)?;
+    let extents = if extents.is_empty() { vec![1] } else { extents };
+    let places: Vec<i64> = (0..).zip(&numbers).filter(|(_, number)| **number != 0.0).map(|(place, _)| place).collect();
+    let mut rows = Vec::with_capacity(extents.len() * places.len());
+    for axis in 0..extents.len() {
+        let inner: i64 = extents[axis + 1..].iter().product();
+        rows.extend(places.iter().map(|place| place / inner.max(1) % extents[axis].max(1)));
+    }
+    Ok(vec![list(emit, &[extents.len() as i64, places.len() as i64], rows)?])
+}
+
+/// The parts along an axis for which a condition holds. The condition must be known, the data need not be.
+pub(super) fn compress(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let mut x = call.input(0)?;
+    let condition = elements(emit, call.input(1)?)?.numbers();
+    let mut extents = emit.extents(x)?;
+    let axis = match call.optional_int("axis") {
+        Some(axis) => emit.axis(axis, extents.len())?,
+        None => {
+            let Some(all) = extents.iter().try_fold(1i64, |all, extent| all.checked_mul(*extent)) else {
+                return malformed("its input has more elements than 64 bits can count");
+            };
+            extents = vec![all];
+            x = emit.reshape(x, &extents)?;
+            0
+        }
+    };
+    let kept: Vec<i64> =
+        (0..extents[axis]).zip(condition).filter(|(_, holds)| *holds != 0.0).map(|(at, _)| at).collect();
+    let at = list(emit, &[kept.len() as i64], kept)?;
+    Ok(vec![emit.push(Op::Gather(Gather { axis: axis as i64 }), &[x, at])?])
+}
+
+/// Different parts along an axis, where each stands first, which of them each part is, and how many there are of each.
+pub(super) fn unique(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let x = call.input(0)?;
+    let numbers = elements(emit, x)?.numbers();
+    let mut extents = emit.extents(x)?;
+    let axis = match call.optional_int("axis") {
+        Some(axis) => emit.axis(axis, extents.len())?,
+        None => {
+            extents = vec![numbers.len() as i64];
+            0
+        }
+    };
+    let count = extents[axis] as usize;
+    let inner = extents[axis + 1..].iter().product::<i64>() as usize;
+    let part = |place: usize| {
+        numbers.chunks_exact((count * inner).max(1)).flat_map(move |block| &block[place * inner..(place + 1) * inner])
+    };
+    let compare = |a: usize, b: usize| {
+        let different = part(a).zip(part(b)).map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne());
+        different.unwrap_or(std::cmp::Ordering::Equal)
+    };
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by(|&a, &b| compare(a, b));
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for place in order {
+        match groups.last_mut() {
+            Some(group) if compare(group[0], place).is_eq() => group.push(place),
+            _ => groups.push(vec![place]),
+        }
+    }
+    if call.int("sorted", 1) == 0 {
+        groups.sort_by_key(|group| group[0]);
+    }
+    let mut found = vec![0; count];
+    for (index, group) in groups.iter().enumerate() {
+        group.iter().for_each(|&place| found[place] = index as i64);
+    }
+    let firsts = groups.iter().map(|group| group[0] as i64).collect();
+    let counts = groups.iter().map(|group| group.len() as i64).collect();
+    let kept = [groups.len() as i64];
+    let firsts = list(emit, &kept, firsts)?;
+    let flat = emit.reshape(x, &extents)?;
+    let y = emit.push(Op::Gather(Gather { axis: axis as i64 }), &[flat, firsts])?;
+    Ok(vec![y, firsts, list(emit, &[count as i64], found)?, list(emit, &kept, counts)?])
+}
+
+/// Edges of a box: low and high, of both axes.
+type Edges = [[f64; 2]; 2];
+
+fn edges(numbers: &[f64], is_centered: bool) -> Edges {
+    let [a, b, c, d] = [numbers[0], numbers[1], numbers[2], numbers[3]];
+    if is_centered {
+        [[a - c / 2.0, a + c / 2.0], [b - d / 2.0, b + d / 2.0]]
+    } else {
+        [[b.min(d), b.max(d)], [a.min(c), a.max(c)]]
+    }
+}
+
+/// The common area of two boxes as a share of the area that either covers.
+fn overlap(a: &Edges, b: &Edges) -> f64 {
+    let area = |edges: &Edges| edges.iter().map(|[low, high]| (high - low).max(0.0)).product::<f64>();
+    let common = [0, 1].map(|axis| [a[axis][0].max(b[axis][0]), a[axis][1].min(b[axis][1])]);
+    let common = area(&common);
+    let all = area(a) + area(b) - common;
+    if common > 0.0 && all > 0.0 { common / all } else { 0.0 }
+}
+
+/// The best boxes of each class that do not cover each other: `batch, class, box` of each.
+pub(super) fn non_max_suppression(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let (boxes, scores) = (call.input(0)?, call.input(1)?);
+    let (numbers, all_scores) = (elements(emit, boxes)?.numbers(), elements(emit, scores)?.numbers());
+    let number = |index: usize, default: Option<f64>, emit: &Emit<'_>| {
+        call.optional(index).map_or(Ok(default), |id| emit.known_number(id, "threshold").map(Some))
+    };
+    let most = number(2, Some(0.0), emit)?.unwrap_or(0.0).max(0.0) as usize;
+    let covered = number(3, Some(0.0), emit)?.unwrap_or(0.0);
+    let least = number(4, None, emit)?;
+    let (of_boxes, of_scores) = (emit.extents(boxes)?, emit.extents(scores)?);
+    let (&[batches, count, 4], &[batches_too, classes, count_too]) = (&of_boxes[..], &of_scores[..]) else {
+        return malformed(format!("boxes {of_boxes:?} and scores {of_scores:?} do not fit"));
+    };
+    if (batches, count) != (batches_too, count_too) {
+        return malformed(format!("boxes {of_boxes:?} and scores {of_scores:?} do not fit"));
+    }
+    let count = count as usize;
+    if count > MAX_BOXES {
+        return unsupported(format!("{count} boxes, of which up to {MAX_BOXES} are compared"));
+    }
+    let is_centered = call.flag("center_point_box");
+    let all: Vec<Edges> = numbers.chunks_exact(4).map(|numbers| edges(numbers, is_centered)).collect();
+    let mut rows = Vec::new();
+    for (batch, class) in (0..batches).flat_map(|batch| (0..classes).map(move |class| (batch, class))) {
+        let first = (batch * classes + class) as usize * count;
+        let scores = &all_scores[first..first + count];
+        let boxes = &all[batch as usize * count..(batch as usize + 1) * count];
+        let mut order: Vec<usize> =
+            (0..count).filter(|&place| least.is_none_or(|least| scores[place] > least)).collect();
+        order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]));
+        let mut chosen: Vec<usize> = Vec::new();
+        for place in order {
+            if chosen.len() >= most {
+                break;
+            }
+            if chosen.iter().all(|&other| overlap(&boxes[place], &boxes[other]) <= covered) {
+                chosen.push(place);
+                rows.extend([batch, class, place as i64]);
+            }
+        }
+    }
+    Ok(vec![list(emit, &[rows.len() as i64 / 3, 3], rows)?])
+}
+
+/// The bits of elements as those of another type: of constants, and of integers, whose casts keep their bits.
+pub(super) fn bit_cast(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let x = call.input(0)?;
+    let code = i32::try_from(call.int("to", 0)).unwrap_or(0);
+    let to = tensor::dtype(code).or_else(|reason| unsupported(format!("it makes a type whose {reason}")))?;
+    let ty = emit.ty(x)?;
+    if tensor::narrow(code).is_some() || emit.narrow(x).is_some() {
+        return unsupported("it reinterprets bits of a type that is held in a wider one");
+    }
+    if ty.dtype.bytes() != to.bytes() {
+        return malformed(format!("bits of {} are not those of one {to}", ty.dtype));
+    }
+    if let Some(data) = emit.builder.data(x)
+        && ty.elements().is_some_and(|elements| elements <= MAX_SMALL)
+    {
+        let bytes = reference::constant(&ty, data)?.bytes().to_vec();
+        let made = TensorType { dtype: to, ..ty };
+        return Ok(vec![emit.constant(made, Const::Bytes(Contents::new(bytes)))?]);
+    }
+    let is_whole = |dtype: DType| !dtype.is_float() && dtype != DType::Bool;
+    if (is_whole(ty.dtype) || ty.dtype == DType::Bool) && is_whole(to) {
+        return Ok(vec![emit.cast(x, to)?]);
+    }
+    unsupported(format!(
+        "bits of {} as {to} while the model runs; only those of constants can be reinterpreted",
+        ty.dtype
+    ))
+}

@@ -1,0 +1,217 @@
+//! Operators that carry a state from call to call, lowered to operators over their parts.
+
+use super::attention::counted;
+use super::window::add_bias;
+use crate::onnx::call::Call;
+use crate::{Emit, Outcome, malformed, unsupported};
+use models::graph::ValueId;
+use models::operators::{
+    BinaryOp, Compare, CompareOp, Conv, Expand, GatherElements, Op, ScatterElements, ScatterOp, UnaryOp, Where,
+};
+use models::types::DType;
+
+type Outputs = Outcome<Vec<ValueId>>;
+
+/// Longest sequence whose steps are written out.
+const MAX_STEPS: i64 = 4096;
+
+/// A convolution over the past of each channel: `x[n, c, length], weight[c, 1, k], bias, past[n, c, k - 1]`
+pub(super) fn causal_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let (x, weight) = (call.input(0)?, call.input(1)?);
+    let (extents, kernel) = (emit.extents(x)?, emit.extents(weight)?);
+    let (&[batch, channels, _], &[_, 1, taps]) = (&extents[..], &kernel[..]) else {
+        return malformed(format!("data {extents:?} and weight {kernel:?} do not fit"));
+    };
+    let before = taps - 1;
+    let padded = match call.optional(3) {
+        _ if before < 1 => x,
+        Some(past) => emit.concat(&[past, x], 2)?,
+        None => {
+            let past = emit.filled(emit.dtype(x)?, &[batch, channels, before], 0.0)?;
+            emit.concat(&[past, x], 2)?
+        }
+    };
+    let conv = Conv { strides: vec![1], pads: vec![0, 0], dilations: vec![1], groups: channels };
+    let y = emit.push(Op::Conv(conv), &[padded, weight])?;
+    let y = add_bias(emit, y, call.optional(2))?;
+    let y = match call.text("activation").unwrap_or("none") {
+        "none" => y,
+        "silu" | "swish" => emit.unary(UnaryOp::Silu, y)?,
+        other => return malformed(format!("`activation` is `{other}`")),
+    };
+    let length = emit.extents(padded)?[2];
+    Ok(vec![y, emit.slice(padded, 2, length - before, length)?])
+}
+
+/// Heads before places: `[n, length, heads · size]` as `[n, heads, length, size]`.
+fn by_head(emit: &mut Emit<'_>, x: ValueId, heads: i64) -> Outcome<ValueId> {
+    let extents = emit.extents(x)?;
+    let [batch, length, width] = extents[..] else { return malformed(format!("{extents:?} must have 3 dimensions")) };
+    if heads < 1 || width % heads != 0 {
+        return malformed(format!("{width} channels are not {heads} heads"));
+    }
+    let x = emit.cast(x, DType::F32)?;
+    let x = emit.reshape(x, &[batch, length, heads, width / heads])?;
+    emit.transpose(x, &[0, 2, 1, 3])
+}
+
+/// The tensors that one step of linear attention reads, heads first.
+struct Steps {
+    q: ValueId,
+    k: ValueId,
+    v: ValueId,
+    decay: Option<ValueId>,
+    rate: Option<ValueId>,
+}
+
+impl Steps {
+    fn of(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Steps> {
+        let rule = call.text("update_rule").unwrap_or("gated_delta");
+        let (has_decay, has_rate) = match rule {
+            "linear" => (false, false),
+            "gated" => (true, false),
+            "delta" => (false, true),
+            "gated_delta" => (true, true),
+            other => return malformed(format!("`update_rule` is `{other}`")),
+        };
+        let (heads, shared) = (call.int("q_num_heads", 0), call.int("kv_num_heads", 0));
+        if shared < 1 || heads % shared != 0 {
+            return malformed(format!("{heads} query heads do not share {shared} others"));
+        }
+        let decay = if has_decay { Some(by_head(emit, call.input(4)?, shared)?) } else { None };
+        let rate = if has_rate {
+            let rate = call.input(5)?;
+            let own = emit.extents(rate)?.last().copied().unwrap_or(0);
+            Some(by_head(emit, rate, own)?)
+        } else {
+            None
+        };
+        Ok(Steps {
+            q: by_head(emit, call.input(0)?, heads)?,
+            k: by_head(emit, call.input(1)?, shared)?,
+            v: by_head(emit, call.input(2)?, shared)?,
+            decay,
+            rate,
+        })
+    }
+
+    /// The state after a step, and what the queries of the step read from it.
+    fn step(&self, emit: &mut Emit<'_>, state: ValueId, step: i64) -> Outcome<(ValueId, ValueId)> {
+        let at = |emit: &mut Emit<'_>, x: ValueId| emit.slice(x, 2, step, step + 1);
+        let (q, k, mut v) = (at(emit, self.q)?, at(emit, self.k)?, at(emit, self.v)?);
+        let mut state = state;
+        if let Some(decay) = self.decay {
+            let decay = at(emit, decay)?;
+            let kept = emit.unary(UnaryOp::Exp, decay)?;
+            let kept = emit.transpose(kept, &[0, 1, 3, 2])?;
+            state = emit.binary(BinaryOp::Mul, state, kept)?;
+        }
+        if let Some(rate) = self.rate {
+            let known = emit.mat_mul(k, state)?;
+            let news = emit.binary(BinaryOp::Sub, v, known)?;
+            let rate = at(emit, rate)?;
+            v = emit.binary(BinaryOp::Mul, rate, news)?;
+        }
+        let column = emit.transpose(k, &[0, 1, 3, 2])?;
+        let added = emit.binary(BinaryOp::Mul, column, v)?;
+        let state = emit.binary(BinaryOp::Add, state, added)?;
+        let (queries, of_state) = (emit.extents(q)?, emit.extents(state)?);
+        let groups = queries[1] / of_state[1].max(1);
+        let q = emit.reshape(q, &[queries[0], of_state[1], groups, queries[3]])?;
+        let read = emit.mat_mul(q, state)?;
+        Ok((state, emit.reshape(read, &[queries[0], queries[1], 1, of_state[3]])?))
+    }
+}
+
+/// Attention whose past is one matrix for each head, step by step.
+pub(super) fn linear_attention(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let steps = Steps::of(emit, call)?;
+    let (queries, keys, values) = (emit.extents(steps.q)?, emit.extents(steps.k)?, emit.extents(steps.v)?);
+    let (batch, length) = (queries[0], queries[2]);
+    if queries[3] != keys[3] || [keys[2], values[2]] != [length; 2] {
+        return malformed(format!("queries {queries:?}, keys {keys:?} and values {values:?} do not fit"));
+    }
+    if !(1..=MAX_STEPS).contains(&length) {
+        return unsupported(format!("{length} steps; 1 to {MAX_STEPS} are written out"));
+    }
+    let to = emit.dtype(call.input(0)?)?;
+    let (mut state, to_of_state) = match call.optional(3) {
+        Some(past) => (emit.cast(past, DType::F32)?, emit.dtype(past)?),
+        None => (emit.filled(DType::F32, &[batch, keys[1], keys[3], values[3]], 0.0)?, to),
+    };
+    let mut parts = Vec::new();
+    for step in 0..length {
+        let (next, read) = steps.step(emit, state, step)?;
+        state = next;
+        parts.push(read);
+    }
+    let read = emit.concat(&parts, 2)?;
+    let scale = match call.float("scale", 0.0) {
+        0.0 => 1.0 / (keys[3].max(1) as f64).sqrt(),
+        scale => scale,
+    };
+    let scaled = emit.binary_with(BinaryOp::Mul, read, scale)?;
+    let y = emit.transpose(scaled, &[0, 2, 1, 3])?;
+    let y = emit.reshape(y, &[batch, length, queries[1].saturating_mul(values[3])])?;
+    Ok(vec![emit.cast(y, to)?, emit.cast(state, to_of_state)?])
+}
+
+/// Places along one axis for an operator on elements: `[1, …, count, …, 1]`.
+fn places(emit: &mut Emit<'_>, count: i64, axis: usize, rank: usize) -> Outcome<ValueId> {
+    let mut shape = vec![1; rank];
+    shape[axis] = count;
+    counted(emit, count, &shape)
+}
+
+/// One number for each sample, shaped to broadcast.
+fn of_samples(emit: &mut Emit<'_>, x: ValueId, axis: usize, rank: usize) -> Outcome<ValueId> {
+    let extents = emit.extents(x)?;
+    let [count] = extents[..] else { return malformed(format!("{extents:?} must be one number for each sample")) };
+    let mut shape = vec![1; rank];
+    shape[axis] = count;
+    let x = emit.cast(x, DType::I64)?;
+    emit.reshape(x, &shape)
+}
+
+/// A cache in which places along one axis are written: `cache, update, first place of each sample`
+pub(super) fn tensor_scatter(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let (cache, update) = (call.input(0)?, call.input(1)?);
+    let (whole, extents) = (emit.extents(cache)?, emit.extents(update)?);
+    let axis = emit.axis(call.int("axis", -2), whole.len())?;
+    if axis == 0 || whole.len() != extents.len() {
+        return malformed(format!("an update {extents:?} of axis {axis} does not fit {whole:?}"));
+    }
+    let mut at = places(emit, extents[axis], axis, extents.len())?;
+    if let Some(first) = call.optional(2) {
+        let first = of_samples(emit, first, 0, extents.len())?;
+        at = emit.binary(BinaryOp::Add, at, first)?;
+    }
+    match call.text("mode").unwrap_or("linear") {
+        "linear" => {}
+        "circular" => at = emit.binary_with(BinaryOp::Mod, at, whole[axis].max(1) as f64)?,
+        other => return malformed(format!("`mode` is `{other}`")),
+    }
+    let at = emit.push(Op::Expand(Expand { shape: extents }), &[at])?;
+    let scatter = ScatterElements { axis: axis as i64, combine: ScatterOp::Replace };
+    Ok(vec![emit.push(Op::ScatterElements(scatter), &[cache, at, update])?])
+}
+
+/// Sequences of a batch, each reversed up to its own length.
+pub(super) fn reverse_sequence(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
+    let x = call.input(0)?;
+    let extents = emit.extents(x)?;
+    let rank = extents.len();
+    let (time, batch) = (call.int("time_axis", 0), call.int("batch_axis", 1));
+    let (time, batch) = (emit.axis(time, rank)?, emit.axis(batch, rank)?);
+    if time == batch {
+        return malformed(format!("time and batch are both axis {time}"));
+    }
+    let at = places(emit, extents[time], time, rank)?;
+    let length = of_samples(emit, call.input(1)?, batch, rank)?;
+    let is_inside = emit.push(Op::Compare(Compare { function: CompareOp::Less }), &[at, length])?;
+    let behind = emit.binary(BinaryOp::Sub, length, at)?;
+    let mirrored = emit.binary_with(BinaryOp::Sub, behind, 1.0)?;
+    let from = emit.push(Op::Where(Where {}), &[is_inside, mirrored, at])?;
+    let from = emit.push(Op::Expand(Expand { shape: extents }), &[from])?;
+    Ok(vec![emit.push(Op::GatherElements(GatherElements { axis: time as i64 }), &[x, from])?])
+}
