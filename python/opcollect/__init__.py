@@ -47,7 +47,7 @@ def collect(
 ):
     """Measures the operators of models, writes a record of each attempt to a store, and returns a `Collection`.
 
-    `models` is a name, or a list of names and of dictionaries with `source`, `name`, `shapes` and `skip_unsupported`, as in a
+    `models` is a name, or a list of names and of dictionaries with `source`, `name`, `shapes`, `values` and `skip_unsupported`, as in a
     configuration; `source` is the source of names: `local`, `simple`, `transformers`, `onnx`, `tflite` or `torch`. `config` is
     the path of a TOML file or a dictionary of its form; other keywords are settings by the names of such a file, and win over
     it: `threads=[1]`, `schedules=2`, `target="llvm"`, `budget_seconds=60`, `measure={"precision": 0.02}`, `tune={"trials": 50}`.

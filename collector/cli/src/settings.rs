@@ -58,13 +58,15 @@ fn merge(models: &Models, sweep: &Sweep) -> Result<Settings> {
 /// Returns the models that flags name, if any.
 fn entries(models: &Models) -> Result<Option<Vec<ModelEntry>>> {
     if models.names().next().is_none() {
-        if !models.shape.is_empty() || models.skip_unsupported {
-            let message = "`--shape` and `--skip-unsupported` need a model";
-            return Err(Failure::usage(message).with_hint("in a configuration, give `shapes` and `skip_unsupported`"));
+        if !models.shape.is_empty() || !models.bind.is_empty() || models.skip_unsupported {
+            let message = "`--shape`, `--bind` and `--skip-unsupported` need a model";
+            let hint = "in a configuration, give `shapes`, `values` and `skip_unsupported`";
+            return Err(Failure::usage(message).with_hint(hint));
         }
         return Ok(None);
     }
     let sizes = sizes(&models.shape)?;
+    let values = models.bind.iter().map(|text| binding(text)).collect::<Result<BTreeMap<_, _>>>()?;
     let mut entries = Vec::new();
     for name in models.names() {
         let source = source(models.modelsource, name)?;
@@ -72,6 +74,7 @@ fn entries(models: &Models) -> Result<Option<Vec<ModelEntry>>> {
             source: source.name().to_owned(),
             name: name.clone(),
             shapes: shapes.clone(),
+            values: values.clone(),
             skip_unsupported: models.skip_unsupported,
         }));
     }
@@ -127,6 +130,22 @@ fn shape(text: &str) -> Result<(String, Vec<i64>)> {
     });
     parsed.ok_or_else(|| {
         Failure::usage(format!("`--shape {text}` is not a name and a shape")).with_hint("write it as `x=1x3x224x224`")
+    })
+}
+
+/// `sr=16000` or `size=2,3`; the name may hold any sign.
+fn binding(text: &str) -> Result<(String, Vec<f64>)> {
+    let number = |text: &str| match text.trim() {
+        "true" => Some(1.0),
+        "false" => Some(0.0),
+        number => number.parse().ok().filter(|number: &f64| number.is_finite()),
+    };
+    let parsed = text.rsplit_once('=').and_then(|(name, numbers)| {
+        Some((name.to_owned(), numbers.split(',').map(number).collect::<Option<Vec<f64>>>()?))
+    });
+    parsed.ok_or_else(|| {
+        Failure::usage(format!("`--bind {text}` is not a name and numbers"))
+            .with_hint("write it as `sr=16000` or `size=2,3`")
     })
 }
 

@@ -34,6 +34,8 @@ pub struct Options {
     pub shapes: BTreeMap<String, Vec<i64>>,
     /// Inputs that are constants: their values decide shapes.
     pub bindings: BTreeMap<String, Tensor>,
+    /// Inputs of ONNX files that are constants, as one number for all elements or a number for each.
+    pub values: BTreeMap<String, Vec<f64>>,
     /// Leave out what cannot be represented, and tell.
     pub skip_unsupported: bool,
 }
@@ -45,6 +47,7 @@ impl Default for Options {
             sequence: None,
             shapes: BTreeMap::new(),
             bindings: BTreeMap::new(),
+            values: BTreeMap::new(),
             skip_unsupported: false,
         }
     }

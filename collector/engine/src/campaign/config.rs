@@ -57,7 +57,7 @@ impl Default for Limits {
 }
 
 /// A model to load.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelRequest {
     /// Name of the source: `local`, `simple`, `onnx`, `remoteonnx`, `tflite`, `torch` or
     /// `transformers`.
@@ -71,6 +71,9 @@ pub struct ModelRequest {
     /// Shapes of inputs by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shapes: BTreeMap<String, Vec<i64>>,
+    /// Inputs by name that are constants.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, Vec<f64>>,
     /// Whether unsupported operators are skipped.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skip_unsupported: bool,

@@ -106,6 +106,7 @@ fn load_file(
         batch: request.batch.unwrap_or(1),
         sequence: request.sequence,
         shapes: request.shapes.clone(),
+        values: request.values.clone(),
         skip_unsupported: request.skip_unsupported,
         ..Options::default()
     };

@@ -6,6 +6,7 @@ use super::stated::stated_type;
 use super::{messages, tensor};
 use crate::shown;
 use models::error::Result;
+use models::graph::Const;
 use models::types::{Dim, TensorType};
 use passes::fold::contents_of;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +26,13 @@ impl<'a> Importer<'a> {
             } else {
                 let ty = stated_type(info).map_err(|reason| self.unsupported(place(), reason))?;
                 let ty = self.sized(info, ty, &symbols)?;
-                self.emit.builder.input(&info.name, ty)?
+                match self.options.values.get(&info.name) {
+                    Some(numbers) => {
+                        let bound = bound(&ty, numbers).map_err(|reason| self.malformed(place(), reason))?;
+                        self.emit.builder.constant(&info.name, ty, bound)?
+                    }
+                    None => self.emit.builder.input(&info.name, ty)?,
+                }
             };
             let code = info.ty.as_ref().and_then(|ty| ty.tensor.as_ref()).map_or(0, |tensor| tensor.elem_type);
             if let Some(narrow) = tensor::narrow(code) {
@@ -36,17 +43,24 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    /// A shape or a binding for an input that is not there is a mistake.
+    /// A shape or a value for an input that is not there is a mistake.
     fn check_names(&self, given: &[&messages::ValueInfo]) -> Result<()> {
         const MOST_NAMED: usize = 20;
-        for name in self.options.shapes.keys().chain(self.options.bindings.keys()) {
+        let options = self.options;
+        for name in options.shapes.keys().chain(options.bindings.keys()).chain(options.values.keys()) {
             if !given.iter().any(|info| info.name == *name) {
                 let mut names: Vec<String> =
                     given.iter().take(MOST_NAMED).map(|info| format!("`{}`", shown(&info.name))).collect();
                 if given.len() > MOST_NAMED {
                     names.push(format!("and {} more", given.len() - MOST_NAMED));
                 }
-                let flag = if self.options.shapes.contains_key(name) { "`--shape` names it, but " } else { "" };
+                let flag = if options.shapes.contains_key(name) {
+                    "`--shape` names it, but "
+                } else if options.values.contains_key(name) {
+                    "`--bind` names it, but "
+                } else {
+                    ""
+                };
                 let reason = format!("{flag}there is no such input; the inputs are {}", names.join(", "));
                 return Err(self.malformed(format!("input `{}`", shown(name)), reason));
             }
@@ -60,7 +74,7 @@ impl<'a> Importer<'a> {
         for &info in given {
             let Ok(ty) = stated_type(info) else { continue };
             let is_open = |(index, dim): (usize, &Dim)| self.extent(dim, index, symbols).is_none();
-            if self.extents_given(&info.name).is_none() && ty.shape.iter().enumerate().any(is_open) {
+            if self.extents_given(info).is_none() && ty.shape.iter().enumerate().any(is_open) {
                 open.push((info, ty));
             }
         }
@@ -121,7 +135,7 @@ impl<'a> Importer<'a> {
     fn symbols(&self, given: &[&messages::ValueInfo]) -> Result<BTreeMap<String, i64>> {
         let mut symbols = BTreeMap::new();
         for info in given {
-            let Some(extents) = self.extents_given(&info.name) else { continue };
+            let Some(extents) = self.extents_given(info) else { continue };
             let Ok(ty) = stated_type(info) else { continue };
             if ty.rank() != extents.len() {
                 let reason = format!("it is {ty} and was given a shape of {} dimensions", extents.len());
@@ -138,7 +152,7 @@ impl<'a> Importer<'a> {
 
     /// Whether an input was given other extents than the file states, which makes its other statements void.
     pub(super) fn is_reshaped(&self, graph: &messages::Graph) -> bool {
-        graph.input.iter().any(|info| match (self.extents_given(&info.name), stated_type(info)) {
+        graph.input.iter().any(|info| match (self.extents_given(info), stated_type(info)) {
             (Some(extents), Ok(stated)) => {
                 let differs = |(dim, extent): (&Dim, &i64)| matches!(dim, Dim::Known(stated) if stated != extent);
                 stated.shape.iter().zip(&extents).any(differs)
@@ -147,9 +161,16 @@ impl<'a> Importer<'a> {
         })
     }
 
-    fn extents_given(&self, input: &str) -> Option<Vec<i64>> {
-        let bound = || self.options.bindings.get(input).and_then(|tensor| tensor.ty().extents());
-        self.options.shapes.get(input).cloned().or_else(bound)
+    /// The extents that options give an input: as a shape, or by the numbers that it is bound to.
+    fn extents_given(&self, info: &messages::ValueInfo) -> Option<Vec<i64>> {
+        let options = self.options;
+        let of_tensor = || options.bindings.get(&info.name).and_then(|tensor| tensor.ty().extents());
+        let of_numbers = || {
+            let numbers = options.values.get(&info.name)?;
+            let ty = stated_type(info).ok()?;
+            matches!(ty.shape[..], [Dim::Symbol(_)]).then(|| vec![numbers.len() as i64])
+        };
+        options.shapes.get(&info.name).cloned().or_else(of_tensor).or_else(of_numbers)
     }
 
     /// An input's type with a number for every dimension.
@@ -159,7 +180,7 @@ impl<'a> Importer<'a> {
         mut ty: TensorType,
         symbols: &BTreeMap<String, i64>,
     ) -> Result<TensorType> {
-        if let Some(extents) = self.extents_given(&info.name) {
+        if let Some(extents) = self.extents_given(info) {
             return Ok(TensorType::new(ty.dtype, &extents));
         }
         for (index, dim) in ty.shape.iter_mut().enumerate() {
@@ -172,6 +193,20 @@ impl<'a> Importer<'a> {
             }
         }
         Ok(ty)
+    }
+}
+
+/// The contents of an input that is bound to numbers.
+fn bound(ty: &TensorType, numbers: &[f64]) -> std::result::Result<Const, String> {
+    let (low, high) = crate::range(ty.dtype);
+    let fits = |number: f64| ty.dtype.is_float() || (number.fract() == 0.0 && (low..=high).contains(&number));
+    if let Some(number) = numbers.iter().find(|number| !fits(**number)) {
+        return Err(format!("`--bind` gives it {number}, and it is {ty}"));
+    }
+    match numbers {
+        [number] => Ok(Const::Fill(*number)),
+        numbers if ty.elements() == Some(numbers.len() as u64) => Ok(Const::Small(numbers.to_vec())),
+        numbers => Err(format!("`--bind` gives it {} numbers, and it is {ty}", numbers.len())),
     }
 }
 

@@ -1,5 +1,8 @@
 //! ONNX files that are read, and those that are refused.
 
+mod flow;
+mod small_floats;
+
 use super::messages::{self, Attribute, Dimension, Extent, Node, ValueInfo};
 use super::*;
 use expect_test::{Expect, expect};
@@ -168,7 +171,7 @@ fn mistakes_are_named() {
     check_error(
         &model(&["2"], vec![], vec![node("y = NonZero(x)")]),
         expect![
-            "`small.onnx`, node `y` (`NonZero`): not supported: the shape of its result depends on data; without a rule: 1 `NonZero`; `--skip-unsupported` leaves them out"
+            "`small.onnx`, node `y` (`NonZero`): not supported: the shape of its result depends on data; `--bind NAME=VALUE` fixes an input that decides it, and `--skip-unsupported` leaves the node out"
         ],
     );
     check_error(
@@ -207,12 +210,12 @@ fn mistakes_are_named() {
 
 #[test]
 fn what_is_missing_is_said_at_once() {
-    let mut nodes = vec![node("a = NonZero(x)"), node("b = Unknown(a)"), node("c = Unknown(b)"), node("y = Odd(c)")];
+    let mut nodes = vec![node("a = Bernoulli(x)"), node("b = Unknown(a)"), node("c = Unknown(b)"), node("y = Odd(c)")];
     nodes[3].domain = "com.microsoft.nchwc".to_owned();
     check_error(
         &model(&["2"], vec![], nodes),
         expect![
-            "`small.onnx`, node `a` (`NonZero`): not supported: the shape of its result depends on data; without a rule: 1 `NonZero`, 1 `Odd`, 2 `Unknown`; `--skip-unsupported` leaves them out"
+            "`small.onnx`, node `a` (`Bernoulli`): not supported: its result is random; without a rule: 1 `Bernoulli`, 1 `Odd`, 2 `Unknown`; `--skip-unsupported` leaves them out"
         ],
     );
     let mut layout = model(&["2"], vec![], vec![node("y = Conv(x)")]);

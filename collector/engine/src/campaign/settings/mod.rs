@@ -50,7 +50,7 @@ pub struct Settings {
 }
 
 /// An entry of the list of models.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelEntry {
     /// Name of a [`super::choices::ModelSource`].
@@ -60,6 +60,10 @@ pub struct ModelEntry {
     /// Shapes of inputs by name, for files that leave dimensions open.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub shapes: BTreeMap<String, Vec<i64>>,
+    /// Inputs by name that are constants, for files in which they decide shapes or branches: one number for all elements, or a
+    /// number for each.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub values: BTreeMap<String, Vec<f64>>,
     /// Whether operators that cannot be represented are left out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skip_unsupported: bool,

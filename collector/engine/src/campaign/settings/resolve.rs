@@ -40,6 +40,11 @@ impl ModelEntry {
                 format!("it applies only to models from files, and `{}` is from `{}`", self.name, self.source);
             Err(ConfigError::OutOfRange { field, found, allowed })
         };
+        let is_onnx = [ModelSource::Onnx, ModelSource::Remoteonnx].iter().any(|source| source.name() == self.source);
+        if !is_onnx && !self.values.is_empty() {
+            let allowed = format!("only ONNX files take it, and `{}` is from `{}`", self.name, self.source);
+            return Err(ConfigError::OutOfRange { field: "values", found: shown(&self.values), allowed });
+        }
         match (is_file, self.shapes.is_empty(), self.skip_unsupported) {
             (false, false, _) => refuse("shapes", shown(&self.shapes)),
             (false, true, true) => refuse("skip_unsupported", "true".to_owned()),
@@ -121,6 +126,7 @@ impl Settings {
                 name: entry.canonical_name(),
                 batch,
                 shapes: entry.shapes.clone(),
+                values: entry.values.clone(),
                 skip_unsupported: entry.skip_unsupported,
                 tokens,
                 sequence,

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 const WHOLE: &str = r#"
     models = [
         { source = "transformers", name = "x" },
-        { source = "onnx", name = "y", shapes = { a = [1, 2] }, skip_unsupported = true },
+        { source = "onnx", name = "y", shapes = { a = [1, 2] }, values = { n = [3.0] }, skip_unsupported = true },
     ]
     batch = [1, 8]
     sequence = [16]
