@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Writes the ONNX project's backend tests as files: NAME/model.onnx and NAME/test_data_set_0/{input,output}_K.pb.
 
+The tensors of an output that is a sequence are output_K_0.pb, output_K_1.pb and so on.
+
 The package `onnx` holds its node cases as Python that computes the expected outputs; the model cases lie ready in it.
 Light models have no data: their input is arange(n) / n, their expected output is computed by ONNX Runtime.
 """
@@ -33,6 +35,10 @@ def write_case(folder, model, inputs, outputs):
             message = as_message(value, info)
             if message is not None:
                 (data / f"{kind}_{index}.pb").write_bytes(message.SerializeToString())
+            elif kind == "output" and isinstance(value, list):
+                for place, part in enumerate(value):
+                    message = numpy_helper.from_array(np.asarray(part), info.name)
+                    (data / f"{kind}_{index}_{place}.pb").write_bytes(message.SerializeToString())
 
 
 def write_node_cases(out):

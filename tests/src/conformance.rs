@@ -8,8 +8,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str =
-    "usage: onnx-conformance CASES [--only TEXT] [--networks] [--report FILE] [--failures] [--at-least N] [--tvm]";
+const USAGE: &str = "usage: onnx-conformance CASES [--only TEXT] [--networks] [--report FILE] [--failures] [--at-least N] [--tvm] [--sample N]";
 
 #[derive(Default)]
 struct Request {
@@ -19,6 +18,8 @@ struct Request {
     report: Option<PathBuf>,
     wants_failures: bool,
     wants_tvm: bool,
+    /// Passing cases whose tasks run through TVM, drawn at random; all without a number.
+    sample: Option<usize>,
     at_least: usize,
 }
 
@@ -51,6 +52,7 @@ fn parse(arguments: Vec<String>) -> Result<Request, String> {
             "--report" => request.report = Some(value()?.into()),
             "--at-least" => request.at_least = value()?.parse().map_err(|_| USAGE.to_owned())?,
             "--tvm" => request.wants_tvm = true,
+            "--sample" => request.sample = Some(value()?.parse().map_err(|_| USAGE.to_owned())?),
             "--networks" => request.are_networks = true,
             "--failures" => request.wants_failures = true,
             _ if request.cases.as_os_str().is_empty() => request.cases = argument.into(),
@@ -71,12 +73,9 @@ struct Ended {
 fn run(request: &Request) -> Result<(String, usize), String> {
     let root = &request.cases;
     let found = folders(root).map_err(|error| format!("cannot list `{}`: {error}", root.display()))?;
-    let mut ended = Vec::new();
-    let mut tasks = Tasks::default();
-    for folder in found.iter().filter(|folder| folder.to_string_lossy().contains(&request.only)) {
-        ended.push(one(request, folder, request.wants_tvm.then_some(&mut tasks)));
-    }
-    let through_tvm = if request.wants_tvm { Some(ThroughTvm::of(&tasks, &ended)?) } else { None };
+    let chosen = found.iter().filter(|folder| folder.to_string_lossy().contains(&request.only));
+    let mut ended: Vec<Ended> = chosen.map(|folder| one(request, folder)).collect();
+    let through_tvm = if request.wants_tvm { Some(ThroughTvm::of(request, &mut ended)?) } else { None };
     if let Some(path) = &request.report {
         std::fs::write(path, report(&ended, through_tvm.as_ref()))
             .map_err(|error| format!("cannot write `{}`: {error}", path.display()))?;
@@ -96,7 +95,7 @@ fn run(request: &Request) -> Result<(String, usize), String> {
     Ok((text, passed))
 }
 
-fn one(request: &Request, folder: &Path, tasks: Option<&mut Tasks>) -> Ended {
+fn one(request: &Request, folder: &Path) -> Ended {
     let root = &request.cases;
     let name = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
     let case = match Case::read(root, folder) {
@@ -105,11 +104,24 @@ fn one(request: &Request, folder: &Path, tasks: Option<&mut Tasks>) -> Ended {
     };
     let case = if request.are_networks { case.of_network() } else { case };
     let verdict = case.evaluate();
-    let tasks = match tasks {
-        Some(tasks) if verdict == Verdict::Passed => case.simplified().and_then(|graph| tasks.add(&graph)),
-        _ => Ok(vec![]),
-    };
-    Ended { verdict, name, operators: case.operators, tasks }
+    Ended { verdict, name, operators: case.operators, tasks: Ok(vec![]) }
+}
+
+/// Returns places of passing cases, drawn by the hashes of their names where a number is given.
+fn drawn(request: &Request, ended: &[Ended]) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..ended.len()).filter(|&place| ended[place].verdict == Verdict::Passed).collect();
+    if let Some(count) = request.sample {
+        places.sort_by_key(|&place| *blake3::hash(ended[place].name.as_bytes()).as_bytes());
+        places.truncate(count);
+        places.sort_unstable();
+    }
+    places
+}
+
+/// Adds the tasks of a passing case, and returns their indices.
+fn tasks_of(request: &Request, name: &str, tasks: &mut Tasks) -> Result<Vec<usize>, String> {
+    let case = Case::read(&request.cases, &request.cases.join(name)).map_err(|verdict| format!("{verdict:?}"))?;
+    tasks.add(&case.simplified()?)
 }
 
 struct ThroughTvm {
@@ -119,15 +131,23 @@ struct ThroughTvm {
     cases: (usize, usize),
     /// Errors of tasks, with the number of affected cases.
     wrong: BTreeMap<String, usize>,
+    /// Cases that were drawn, if not all.
+    sample: Option<usize>,
 }
 
 impl ThroughTvm {
-    fn of(tasks: &Tasks, ended: &[Ended]) -> Result<ThroughTvm, String> {
+    fn of(request: &Request, ended: &mut [Ended]) -> Result<ThroughTvm, String> {
+        let mut tasks = Tasks::default();
+        let places = drawn(request, ended);
+        for &place in &places {
+            ended[place].tasks = tasks_of(request, &ended[place].name, &mut tasks);
+        }
         let program = worker_program().map_err(|error| format!("cannot find the worker program: {error}"))?;
         let results = tasks.run(&program)?;
+        let sample = request.sample.map(|_| places.len());
         let right = results.iter().filter(|wrong| wrong.is_none()).count();
-        let mut found = ThroughTvm { tasks: tasks.count(), right, cases: (0, 0), wrong: BTreeMap::new() };
-        for case in ended {
+        let mut found = ThroughTvm { tasks: tasks.count(), right, cases: (0, 0), wrong: BTreeMap::new(), sample };
+        for case in ended.iter() {
             let mut wrong: Vec<&String> = Vec::new();
             match &case.tasks {
                 Ok(indices) if indices.is_empty() => continue,
@@ -145,8 +165,9 @@ impl ThroughTvm {
 
     fn summary(&self) -> String {
         let (cases, right) = self.cases;
+        let drawn = self.sample.map_or_else(String::new, |count| format!(", of {count} passing cases drawn at random"));
         format!(
-            "Through TVM: {} of {} distinct tasks are right; {right} of {cases} passing cases have only such tasks",
+            "Through TVM{drawn}: {} of {} distinct tasks are right; {right} of {cases} passing cases have only such tasks",
             self.right, self.tasks
         )
     }

@@ -1,6 +1,7 @@
 //! Cases of the ONNX project's backend tests: a model, inputs and expected outputs.
 //!
-//! A case folder contains `model.onnx` and `test_data_set_0/{input,output}_K.pb`. The suite treats inputs that
+//! A case folder contains `model.onnx` and `test_data_set_0/{input,output}_K.pb`, and `output_K_N.pb` for each tensor of a
+//! sequence. The suite treats inputs that
 //! determine shapes as data. Our reader needs them as constants, so they are bound if the model cannot be read
 //! otherwise, the smallest set first.
 
@@ -68,8 +69,8 @@ impl Case {
         let names = onnx::input_names(model.clone(), &name).map_err(failed)?;
         let operators = onnx::operators(model.clone(), &name).map_err(failed)?;
         let data = folder.join("test_data_set_0");
-        let tensor = |kind: &str, index: usize| -> Result<Option<Tensor>, Verdict> {
-            let path = data.join(format!("{kind}_{index}.pb"));
+        let tensor = |name: &str| -> Result<Option<Tensor>, Verdict> {
+            let path = data.join(format!("{name}.pb"));
             if !path.is_file() {
                 return Ok(None);
             }
@@ -80,13 +81,23 @@ impl Case {
         };
         let mut inputs = Vec::new();
         for (index, name) in names.into_iter().enumerate() {
-            match tensor("input", index)? {
+            match tensor(&format!("input_{index}"))? {
                 Some(tensor) => inputs.push((name, tensor)),
                 None => return Err(Verdict::Unsupported(format!("its input `{name}` is no tensor"))),
             }
         }
         let count = onnx::output_count(model.clone(), &name).map_err(failed)?;
-        let outputs = (0..count).map(|index| tensor("output", index)).collect::<Result<Vec<_>, _>>()?;
+        let mut outputs = Vec::new();
+        for index in 0..count {
+            let mut parts = Vec::new();
+            while let Some(part) = tensor(&format!("output_{index}_{}", parts.len()))? {
+                parts.push(Some(part));
+            }
+            if parts.is_empty() {
+                parts.push(tensor(&format!("output_{index}"))?);
+            }
+            outputs.extend(parts);
+        }
         if outputs.iter().all(Option::is_none) {
             return Err(Verdict::Unsupported("none of its outputs is a tensor".to_owned()));
         }

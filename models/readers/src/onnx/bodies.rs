@@ -91,12 +91,12 @@ impl ScanAxes {
         let directions = if call.opset < 9 { "directions" } else { "scan_input_directions" };
         let axes = list("scan_input_axes", scanned.len())?;
         let mut axes_of_inputs = Vec::new();
-        let mut turns = None;
+        let mut turns: Option<i64> = None;
         for ((&id, axis), direction) in scanned.iter().zip(axes).zip(list(directions, scanned.len())?) {
             let extents = emit.extents(id)?;
             let axis = emit.axis(axis, extents.len())?;
             if *turns.get_or_insert(extents[axis]) != extents[axis] {
-                return malformed(format!("its inputs have {turns:?} and {} parts", extents[axis]));
+                return malformed("its inputs have different numbers of parts");
             }
             axes_of_inputs.push((axis, direction != 0));
         }

@@ -32,7 +32,7 @@ impl Extents {
 
     /// The rows of all queries that read one key head.
     fn rows(&self) -> i64 {
-        self.heads / self.shared * self.queries
+        (self.heads / self.shared).saturating_mul(self.queries)
     }
 }
 

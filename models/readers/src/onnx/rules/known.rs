@@ -42,11 +42,14 @@ pub(super) fn non_zero(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let numbers = elements(emit, x)?.numbers();
     let extents = emit.extents(x)?;
     let extents = if extents.is_empty() { vec![1] } else { extents };
+    if numbers.is_empty() {
+        return Ok(vec![list(emit, &[extents.len() as i64, 0], Vec::new())?]);
+    }
     let places: Vec<i64> = (0..).zip(&numbers).filter(|(_, number)| **number != 0.0).map(|(place, _)| place).collect();
     let mut rows = Vec::with_capacity(extents.len() * places.len());
     for axis in 0..extents.len() {
         let inner: i64 = extents[axis + 1..].iter().product();
-        rows.extend(places.iter().map(|place| place / inner.max(1) % extents[axis].max(1)));
+        rows.extend(places.iter().map(|place| place / inner % extents[axis]));
     }
     Ok(vec![list(emit, &[extents.len() as i64, places.len() as i64], rows)?])
 }
@@ -77,6 +80,9 @@ pub(super) fn compress(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 pub(super) fn unique(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
     let numbers = elements(emit, x)?.numbers();
+    if numbers.is_empty() {
+        return unsupported("different elements among none");
+    }
     let mut extents = emit.extents(x)?;
     let axis = match call.optional_int("axis") {
         Some(axis) => emit.axis(axis, extents.len())?,
@@ -88,7 +94,7 @@ pub(super) fn unique(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let count = extents[axis] as usize;
     let inner = extents[axis + 1..].iter().product::<i64>() as usize;
     let part = |place: usize| {
-        numbers.chunks_exact((count * inner).max(1)).flat_map(move |block| &block[place * inner..(place + 1) * inner])
+        numbers.chunks_exact(count * inner).flat_map(move |block| &block[place * inner..(place + 1) * inner])
     };
     let compare = |a: usize, b: usize| {
         let different = part(a).zip(part(b)).map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne());
@@ -158,6 +164,9 @@ pub(super) fn non_max_suppression(emit: &mut Emit<'_>, call: &Call<'_>) -> Outpu
         return malformed(format!("boxes {of_boxes:?} and scores {of_scores:?} do not fit"));
     }
     let count = count as usize;
+    if numbers.is_empty() || all_scores.is_empty() {
+        return Ok(vec![list(emit, &[0, 3], Vec::new())?]);
+    }
     if count > MAX_BOXES {
         return unsupported(format!("{count} boxes, of which up to {MAX_BOXES} are compared"));
     }

@@ -22,6 +22,9 @@ pub(super) fn causal_conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (&[batch, channels, _], &[_, 1, taps]) = (&extents[..], &kernel[..]) else {
         return malformed(format!("data {extents:?} and weight {kernel:?} do not fit"));
     };
+    if taps < 1 {
+        return malformed("its kernel has no elements");
+    }
     let before = taps - 1;
     let padded = match call.optional(3) {
         _ if before < 1 => x,
