@@ -21,6 +21,7 @@ pub mod shard;
 pub mod sql;
 pub mod store;
 
+pub use codec::parquet::{ForeignColumn, ForeignValues, read_columns};
 pub use codec::{Format, Writer, read};
 pub use error::{Error, Result, RowError};
 pub use fastest::{Fastest, fastest};

@@ -7,11 +7,14 @@ use clap::Args;
 use learn::Learner;
 use learn::ensemble::Purpose;
 use models::Choice;
-use predictor::evaluate::{EndToEnd, Evaluation, Gate, Plan, Point, Protocol, curve, evaluate};
+use predictor::evaluate::{
+    CURVES_PROTOCOL, EndToEnd, Evaluation, Gate, Plan, Point, Protocol, curve, evaluate, evaluate_curves,
+};
 use predictor::{Error, Result, pages};
 use report::terminal::print_notes;
 use report::{Cell, Column, Table, UNKNOWN, duration, figures, or_unknown, words};
 use samples::features::View;
+use samples::table::CurveMapping;
 use std::path::{Path, PathBuf};
 
 pub const EVAL_EXAMPLES: &str = "\
@@ -19,17 +22,16 @@ Examples:
   oppredict eval --data opcollect-data --max-uncertainty 0.01 --learners ours,forest
   oppredict eval --data opcollect-data --protocol P2 --default-only --learners ours --json
   oppredict eval --data bmm.csv.gz --mapping configs/gpu-ops.toml --protocol P3
+  oppredict eval --data ncnn_cpu_threads.parquet --mapping configs/mappings/ncnn-threads.toml --protocol K
   oppredict eval --data opcollect-data --gate cpu.opp";
 
 #[derive(Clone, Debug, Args)]
 pub struct Eval {
     #[command(flatten)]
     pub data: Data,
-    /// Held-out part: P0, P1, P1x, P1m, P2, P2f, P3, P4 or P5
-    ///
-    /// P0 nothing (repeated measurements), P1 shapes, P1x the largest shapes, P1m shapes as they occur in models, P2
-    /// models, P2f families of models, P3 devices, P4 devices but for a few times, P5 shapes, scored by the ranking of
-    /// schedules.
+    /// What is held out: P0 nothing (repeats), P1 shapes, P1x the largest shapes, P1m shapes as models have
+    /// them, P2 models, P2f families of models, P3 devices, P4 devices but for a few times, P5 shapes, scored by the order of schedules; K machines, asked for the fastest thread count of
+    /// their curves by three and four probes
     #[arg(long, default_value = "P1", value_name = "NAME")]
     pub protocol: String,
     /// Learners to compare, separated by commas
@@ -94,6 +96,9 @@ pub struct Eval {
 }
 
 pub fn run(eval: &Eval) -> Result<u8> {
+    if eval.protocol.eq_ignore_ascii_case(CURVES_PROTOCOL) {
+        return run_curves(eval);
+    }
     let view = View::from_name(&eval.know)
         .ok_or_else(|| Error::unknown("view", &eval.know, View::ALL.map(|one| one.name())))?;
     let plan = plan(eval)?;
@@ -122,9 +127,48 @@ pub fn run(eval: &Eval) -> Result<u8> {
     Ok(if worse.is_empty() { DONE } else { WORSE })
 }
 
+/// Evaluates answers about the fastest thread count and prints their regret.
+fn run_curves(eval: &Eval) -> Result<u8> {
+    let Some(mapping) = eval.data.mapping.as_deref() else {
+        let problem =
+            format!("--protocol {CURVES_PROTOCOL} needs --mapping, which names the columns of thread counts and times");
+        return Err(Error::Query(problem));
+    };
+    let curves = CurveMapping::read(mapping)?.curves(&eval.data.data)?;
+    let evaluation = evaluate_curves(&curves)?;
+    let mut table = Table::new([
+        words("machine").least(20),
+        words("method"),
+        figures("curves").drops(1),
+        figures("mean regret %"),
+        figures("p90 %"),
+        figures("fastest found %").drops(2),
+    ]);
+    let all = [("all", &evaluation.methods)];
+    for (machine, methods) in evaluation.machines.iter().map(|(name, methods)| (name.as_str(), methods)).chain(all) {
+        for (method, one) in methods {
+            table.row([
+                machine.to_owned(),
+                method.clone(),
+                one.curves.to_string(),
+                format!("{:.2}", one.mean_percent),
+                format!("{:.2}", one.p90_percent),
+                format!("{:.1}", one.found_percent),
+            ]);
+        }
+    }
+    let note = format!("{} curves have too few thread counts to be asked about", evaluation.left_out);
+    print_text(eval.json, &format!("{}\n{note}", table.on(&paper())))?;
+    if eval.json {
+        print_json(&evaluation)?;
+    }
+    Ok(DONE)
+}
+
 fn plan(eval: &Eval) -> Result<Plan> {
-    let protocol = Protocol::from_name(&eval.protocol)
-        .ok_or_else(|| Error::unknown("protocol", &eval.protocol, Protocol::ALL.iter().map(|one| one.name())))?;
+    let names = Protocol::ALL.iter().map(|one| one.name()).chain([CURVES_PROTOCOL]);
+    let protocol =
+        Protocol::from_name(&eval.protocol).ok_or_else(|| Error::unknown("protocol", &eval.protocol, names))?;
     let learners = eval.learners.iter().map(|name| {
         Learner::from_name(name)
             .ok_or_else(|| Error::unknown("learner", name, Learner::ALL.iter().map(|one| one.name())))

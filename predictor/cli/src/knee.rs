@@ -5,23 +5,35 @@ use crate::loading::read_predictor;
 use crate::options::PredictorFlags;
 use crate::{DONE, begin, finish, paper, print_json, print_text};
 use clap::Args;
-use predictor::knee::{Knee, KneeOptions, Probing, find_knee};
-use predictor::queries::{self, Operator, Setting};
+use datasets::output::Output;
+use predictor::knee::{Knee, KneeOptions, Probing, find_knee, find_table_knee};
+use predictor::queries::{self, Setting};
 use predictor::{Result, pages};
 use report::quantity::whole_seconds;
 use report::{Cell, Table, between, duration, figures, words};
+use samples::table::CurveMapping;
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(Clone, Debug, Args)]
 pub struct KneeArguments {
     #[command(flatten)]
     pub asked: PredictorFlags,
-    /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`
+    /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`; with --data as the table names it
     #[arg(long, value_name = "TEXT")]
     pub op: String,
-    /// Axis of the curve: `threads` or a knob such as `tile_x`; repeatable
+    /// Answer from the rows of this table that are of --op on --device, with the curves of its other machines as prior; without a
+    /// predictor; repeatable
+    #[arg(long, value_name = "PATH", requires_all = ["mapping", "device"], conflicts_with_all = ["predictor", "calibration", "probe", "knob", "threads", "over"])]
+    pub data: Vec<PathBuf>,
+    /// TOML file that names the table's columns for operator, device, threads and time
+    #[arg(long, value_name = "FILE", requires = "data")]
+    pub mapping: Option<PathBuf>,
+    /// Use only this many rows, the most informative first, and say what the others would have saved [default: all]
+    #[arg(long, value_name = "COUNT", requires = "data", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub probes: Option<u32>,
+    /// What the curve goes over: `threads` or a knob such as `tile_x`; repeatable
     #[arg(long, default_value = "threads", value_name = "NAME")]
     pub over: Vec<String>,
     /// Maximum number of threads of the curve [default: that of the training data]
@@ -61,6 +73,9 @@ pub struct KneeArguments {
 /// Prints each curve and its knee.
 pub fn run(arguments: &KneeArguments) -> Result<u8> {
     let page = begin(arguments.html.as_deref())?;
+    if let (Some(mapping), Some(device)) = (&arguments.mapping, &arguments.device) {
+        return in_table(arguments, mapping, device, page);
+    }
     let (predictor, _) = read_predictor(&arguments.asked, arguments.device.as_deref(), None)?;
     let operator = queries::operator(&arguments.op, None)?;
     let mut usual = Setting {
@@ -80,7 +95,7 @@ pub fn run(arguments: &KneeArguments) -> Result<u8> {
     let mut knees = Vec::new();
     for over in &arguments.over {
         let found = find_knee(&predictor, &operator, &usual, over, &options)?;
-        print_text(arguments.json, &overview(&operator, &found))?;
+        print_text(arguments.json, &overview(&operator.text, &found))?;
         knees.push(found);
     }
     finish(page, || pages::curves(&operator.text, &device, &knees).into_bytes())?;
@@ -90,7 +105,37 @@ pub fn run(arguments: &KneeArguments) -> Result<u8> {
     Ok(DONE)
 }
 
-fn overview(operator: &Operator, found: &Knee) -> String {
+/// Prints the curve that the rows of a table show.
+fn in_table(arguments: &KneeArguments, mapping: &Path, device: &str, page: Option<Output>) -> Result<u8> {
+    let curves = CurveMapping::read(mapping)?.curves(&arguments.data)?;
+    let probes = arguments.probes.map(|count| count as usize);
+    let found = find_table_knee(&curves, &arguments.op, device, probes, arguments.most_threads)?;
+    let mut text = overview(&arguments.op, &found.knee);
+    text.push_str(&format!(
+        "measured at {} of {} thread counts; prior from the curves of {} other machines\n",
+        found.knee.probes.len(),
+        found.knee.curve.len(),
+        found.machines
+    ));
+    if let Some(regret) = found.regret_percent {
+        text.push_str(&match regret > 0.0 {
+            true => format!("the fastest of all rows is {regret:.1} % faster\n"),
+            false => "no other row is faster\n".to_owned(),
+        });
+    }
+    if let Some(at) = found.next_probe {
+        text.push_str(&format!("measure next: {at} threads\n"));
+    }
+    print_text(arguments.json, text.trim_end())?;
+    let knees = [found.knee.clone()];
+    finish(page, || pages::curves(&arguments.op, device, &knees).into_bytes())?;
+    if arguments.json {
+        print_json(&json!({ "operator": arguments.op, "device": device, "knees": [found] }))?;
+    }
+    Ok(DONE)
+}
+
+fn overview(operator: &str, found: &Knee) -> String {
     let mut table = Table::new([figures(&found.over), figures("time"), figures("90 % between"), words("remarks")]);
     for point in &found.curve {
         let probe = found.probes.iter().find(|probe| probe.at == point.at);
@@ -99,7 +144,11 @@ fn overview(operator: &Operator, found: &Knee) -> String {
                 .uncertainty
                 .map_or(String::new(), |half| format!(", uncertainty of the median {:.1} %", 100.0 * half));
             let spread = probe.cv.map_or(String::new(), |cv| format!(" (spread {:.0} %{known})", 100.0 * cv));
-            format!("measured {}{spread}, predicted {}", duration(probe.measured_ns), duration(probe.predicted_ns))
+            let predicted = match probe.predicted_ns.is_finite() {
+                true => format!(", predicted {}", duration(probe.predicted_ns)),
+                false => String::new(),
+            };
+            format!("measured {}{spread}{predicted}", duration(probe.measured_ns))
         });
         if point.at == found.knee {
             remark = format!("knee {remark}").trim_end().to_owned();
@@ -112,5 +161,5 @@ fn overview(operator: &Operator, found: &Knee) -> String {
             remark.into(),
         ]);
     }
-    format!("{}\n{}\n{}\n", operator.text, table.on(&paper()), pages::summary(found))
+    format!("{}\n{}\n{}\n", operator, table.on(&paper()), pages::summary(found))
 }

@@ -7,6 +7,7 @@ mod networks;
 pub mod protocol;
 mod ranking;
 mod repeats;
+mod thread_curves;
 
 use crate::error::{Error, Result};
 pub use gate::Gate;
@@ -25,6 +26,7 @@ use samples::Samples;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
+pub use thread_curves::{CURVES_PROTOCOL, CurvesEvaluation, Regret, evaluate_curves};
 
 /// What an evaluation found.
 #[derive(Clone, Debug, Serialize, Deserialize)]

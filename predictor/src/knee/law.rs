@@ -84,6 +84,19 @@ fn shape(threads: f64, contention: f64, coherence: f64) -> f64 {
     (1.0 + contention * (threads - 1.0) + coherence * threads * (threads - 1.0)) / threads
 }
 
+/// Returns the logarithm of the law's time relative to that of one thread.
+pub(crate) fn log_shape(threads: f64, contention: f64, coherence: f64) -> f64 {
+    shape(threads, contention, coherence).ln()
+}
+
+/// Fits contention and coherence to pairs of thread count and time.
+pub(crate) fn fit_law(points: &[(f64, f64)]) -> (f64, f64) {
+    let point = |(at, time_ns): &(f64, f64)| Point { at: *at, time_ns: *time_ns, low_ns: *time_ns, high_ns: *time_ns };
+    let curve: Vec<Point> = points.iter().map(point).collect();
+    let fitted = fit(&curve, &[0]);
+    (fitted.contention, fitted.coherence)
+}
+
 /// The law with given breaks.
 struct Fit {
     contention: f64,

@@ -2,14 +2,20 @@
 //! for threads the law between.
 //!
 //! `find` asks a predictor for the curve of an operator. The curve is given whole; nothing is smoothed. `law` fits what is regular about it and names the breaks that the
-//! machine's topology makes, `update` bends it through a few measurements.
+//! machine's topology makes, `update` bends it through a few measurements. `scaling` answers without a predictor, by a few
+//! measurements and curves of other machines in a table, which `table` reads.
 
 mod find;
 mod law;
+mod scaling;
+mod table;
 mod update;
 
 pub use find::{KneeOptions, Probing, find_knee};
 pub use law::{Break, Law, law};
+pub(crate) use law::{fit_law, log_shape};
+pub use scaling::{ScalingPosterior, ScalingPrior};
+pub use table::{TableKnee, find_table_knee};
 pub use update::{Posterior, Probe};
 
 use samples::statistics::kendall;
@@ -17,6 +23,8 @@ use serde::Serialize;
 
 /// How much slower than the fastest still counts as as fast.
 const NEAR: f64 = 1.05;
+/// Half-width of a 90 % interval in standard deviations.
+const HALF_WIDTH_OF_90: f64 = 1.645;
 /// Points that the local correlation looks at.
 const WINDOW: usize = 5;
 /// A local correlation that is smaller says nothing of the direction.

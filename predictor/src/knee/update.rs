@@ -4,7 +4,7 @@
 //! for all thread counts of an operator, the rest agrees over a doubling. A measurement moves its neighbours as far as they
 //! agree with it, and narrows their posterior; where to measure next follows from what is left.
 
-use super::Point;
+use super::{HALF_WIDTH_OF_90, Point};
 use datasets::DOUBTED;
 use serde::Serialize;
 
@@ -14,8 +14,6 @@ const SHARED_VARIANCE: f64 = 0.7;
 const LENGTH_SCALE: f64 = 1.0;
 /// Spread that is assumed where predictions come without intervals, as a logarithm.
 const PRIOR_SPREAD: f64 = 0.3;
-/// Half-width of 90 % in standard deviations.
-const HALF_WIDTH_OF_90: f64 = 1.645;
 /// Runs of the same program differ by at least this much, as a logarithm.
 const NOISE: f64 = 0.01;
 

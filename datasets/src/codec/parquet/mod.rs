@@ -5,11 +5,13 @@
 //! remaining panics become errors (`guard`).
 
 mod file;
+mod foreign;
 mod guard;
 mod pages;
 mod read;
 mod schema;
 mod write;
 
+pub use foreign::{ForeignColumn, ForeignValues, read_columns};
 pub(crate) use read::PartCursor;
 pub(crate) use write::{PartWriter, ROW_GROUP_ROWS, SORTED_BY};

@@ -40,6 +40,15 @@ pub(super) struct Time {
     pub(super) unit: Unit,
 }
 
+impl Time {
+    /// Returns what is wrong if the column's name ends in another unit.
+    pub(super) fn contradiction(&self) -> Option<String> {
+        let other = Unit::of_column(&self.column).filter(|unit| *unit != self.unit)?;
+        let (column, unit) = (&self.column, self.unit.name());
+        Some(format!("the column `{column}` ends in `{}`, but its unit is given as `{unit}`", other.name()))
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Unit {
@@ -127,10 +136,7 @@ impl Mapping {
     pub fn parse(text: &str, path: &Path) -> Result<Mapping> {
         let mapping: Mapping =
             toml::from_str(text).map_err(|error| Error::table(path, names::with_hint(&error.to_string())))?;
-        if let Some(other) = Unit::of_column(&mapping.time.column).filter(|unit| *unit != mapping.time.unit) {
-            let (column, unit) = (&mapping.time.column, mapping.time.unit.name());
-            let problem =
-                format!("the column `{column}` ends in `{}`, but its unit is given as `{unit}`", other.name());
+        if let Some(problem) = mapping.time.contradiction() {
             return Err(Error::table(path, problem));
         }
         match mapping.devices.iter().find(|(_, device)| !device.is_sound()) {

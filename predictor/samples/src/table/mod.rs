@@ -1,14 +1,19 @@
 //! Tables of others: named columns of numbers or texts, and the mapping that says what they mean.
 
 mod csv;
+mod curves;
 mod mapping;
 mod plausible;
 mod reading;
 mod repeats;
 
-pub use csv::read;
+pub use curves::{CurveMapping, ThreadCurve};
 pub use mapping::Mapping;
 pub use reading::samples;
+
+use crate::error::Result;
+use datasets::ForeignValues;
+use std::path::Path;
 
 /// A table by column.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,4 +47,26 @@ impl Table {
     pub fn column(&self, name: &str) -> Option<&TableColumn> {
         self.columns.iter().find(|column| column.name == name)
     }
+}
+
+/// Reads the table in a CSV file, which may be packed with gzip, or in a Parquet file.
+pub fn read(path: &Path) -> Result<Table> {
+    if path.extension().is_none_or(|extension| extension != "parquet") {
+        return csv::read(path);
+    }
+    let columns: Vec<Column> = datasets::read_columns(path)?
+        .into_iter()
+        .map(|column| {
+            let cells = match column.values {
+                ForeignValues::Numbers(numbers) => Cells::Numbers(numbers),
+                ForeignValues::Words { words, codes } => Cells::Words { words, codes },
+            };
+            Column { name: column.name, cells }
+        })
+        .collect();
+    let rows = columns.first().map_or(0, |column| match &column.cells {
+        Cells::Numbers(numbers) => numbers.len(),
+        Cells::Words { codes, .. } => codes.len(),
+    });
+    Ok(Table { columns, rows })
 }

@@ -1,0 +1,181 @@
+//! Parquet files of others: flat columns of numbers and texts.
+
+use super::file::PartFile;
+use super::guard::guard;
+use super::pages::check_pages;
+use crate::error::{Error, Result};
+use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
+use parquet::data_type::{ByteArray, DataType};
+use parquet::errors::ParquetError;
+use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use parquet::schema::types::ColumnDescriptor;
+use std::collections::HashMap;
+use std::path::Path;
+
+/// Most rows of a foreign file.
+const MAX_ROWS: usize = 1 << 26;
+
+/// A column of a foreign file.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ForeignColumn {
+    /// Its name.
+    pub name: String,
+    /// Its values, one per row.
+    pub values: ForeignValues,
+}
+
+/// The values of a foreign column.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ForeignValues {
+    /// Numbers; not-a-number where the value is missing.
+    Numbers(Vec<f64>),
+    /// Texts as indices into the distinct ones; a missing text is empty.
+    Words {
+        /// The distinct texts in order of appearance.
+        words: Vec<String>,
+        /// The text of each row.
+        codes: Vec<u32>,
+    },
+}
+
+type Parquet<T> = parquet::errors::Result<T>;
+
+/// Reads all columns of a Parquet file whose columns are numbers or texts.
+pub fn read_columns(path: &Path) -> Result<Vec<ForeignColumn>> {
+    let file = PartFile::open(path)?;
+    file.check_frame(path)?;
+    let reader = guard(path, || SerializedFileReader::new(file.clone()))?;
+    let rows = usize::try_from(reader.metadata().file_metadata().num_rows()).unwrap_or(usize::MAX);
+    if rows > MAX_ROWS {
+        return Err(Error::damaged(path, format!("it has more than {MAX_ROWS} rows; cut it into several files")));
+    }
+    let mut columns = Vec::new();
+    let leaves = reader.metadata().file_metadata().schema_descr().columns().to_vec();
+    for (index, leaf) in leaves.iter().enumerate() {
+        let name = leaf.path().string();
+        if leaf.max_rep_level() > 0 || leaf.max_def_level() > 1 {
+            return Err(Error::damaged(
+                path,
+                format!("its column `{name}` is nested; only numbers and texts are read"),
+            ));
+        }
+        let mut column = Growing::Unknown;
+        for group in 0..reader.num_row_groups() {
+            guard(path, || {
+                let group = reader.get_row_group(group)?;
+                check_pages(&file, group.metadata().column(index))?;
+                column.read(group.as_ref(), index, leaf)
+            })?;
+        }
+        columns.push(ForeignColumn { name, values: column.finish() });
+    }
+    Ok(columns)
+}
+
+/// A column while its row groups are read.
+enum Growing {
+    Unknown,
+    Numbers(Vec<f64>),
+    Words { codes: Vec<u32>, places: HashMap<Vec<u8>, u32>, words: Vec<String> },
+}
+
+impl Growing {
+    fn read(&mut self, group: &dyn RowGroupReader, index: usize, leaf: &ColumnDescriptor) -> Parquet<()> {
+        let rows = usize::try_from(group.metadata().num_rows())?;
+        let level = leaf.max_def_level();
+        match group.get_column_reader(index)? {
+            ColumnReader::Int32ColumnReader(mut reader) => {
+                self.numbers(&mut reader, rows, level, |one| f64::from(*one))
+            }
+            ColumnReader::Int64ColumnReader(mut reader) => self.numbers(&mut reader, rows, level, |one| *one as f64),
+            ColumnReader::FloatColumnReader(mut reader) => {
+                self.numbers(&mut reader, rows, level, |one| f64::from(*one))
+            }
+            ColumnReader::DoubleColumnReader(mut reader) => self.numbers(&mut reader, rows, level, |one| *one),
+            ColumnReader::BoolColumnReader(mut reader) => {
+                self.numbers(&mut reader, rows, level, |one| f64::from(u8::from(*one)))
+            }
+            ColumnReader::ByteArrayColumnReader(mut reader) => self.texts(&mut reader, rows, level),
+            _ => Err(ParquetError::General(format!("its column `{}` holds neither numbers nor texts", leaf.name()))),
+        }
+    }
+
+    fn numbers<T: DataType>(
+        &mut self,
+        reader: &mut ColumnReaderImpl<T>,
+        rows: usize,
+        level: i16,
+        number: impl Fn(&T::T) -> f64,
+    ) -> Parquet<()> {
+        if matches!(self, Growing::Unknown) {
+            *self = Growing::Numbers(Vec::new());
+        }
+        let Growing::Numbers(all) = self else { return Err(changes()) };
+        let (values, levels) = records(reader, rows)?;
+        let mut values = values.iter().map(number);
+        match level {
+            0 => all.extend(values),
+            _ => all.extend(
+                levels.iter().map(|one| if *one == level { values.next().unwrap_or(f64::NAN) } else { f64::NAN }),
+            ),
+        }
+        Ok(())
+    }
+
+    fn texts(
+        &mut self,
+        reader: &mut ColumnReaderImpl<parquet::data_type::ByteArrayType>,
+        rows: usize,
+        level: i16,
+    ) -> Parquet<()> {
+        if matches!(self, Growing::Unknown) {
+            *self = Growing::Words { codes: Vec::new(), places: HashMap::new(), words: Vec::new() };
+        }
+        let Growing::Words { codes, places, words } = self else { return Err(changes()) };
+        let (values, levels) = records(reader, rows)?;
+        let mut code = |bytes: &[u8]| -> Parquet<u32> {
+            if let Some(code) = places.get(bytes) {
+                return Ok(*code);
+            }
+            let word =
+                std::str::from_utf8(bytes).map_err(|_| ParquetError::General("a text is not UTF-8".to_owned()))?;
+            let code = words.len() as u32;
+            words.push(word.to_owned());
+            places.insert(bytes.to_vec(), code);
+            Ok(code)
+        };
+        let mut values = values.iter().map(ByteArray::data);
+        for row in 0..rows {
+            let is_present = level == 0 || levels.get(row) == Some(&level);
+            let bytes = if is_present { values.next().unwrap_or_default() } else { &[] };
+            codes.push(code(bytes)?);
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> ForeignValues {
+        match self {
+            Growing::Unknown => ForeignValues::Numbers(Vec::new()),
+            Growing::Numbers(numbers) => ForeignValues::Numbers(numbers),
+            Growing::Words { codes, words, .. } => ForeignValues::Words { words, codes },
+        }
+    }
+}
+
+fn changes() -> ParquetError {
+    ParquetError::General("a column changes its type".to_owned())
+}
+
+/// Returns the present values of a row group without gaps, and the levels of all its rows.
+fn records<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Parquet<(Vec<T::T>, Vec<i16>)> {
+    let (mut values, mut levels) = (Vec::new(), Vec::new());
+    let mut read = 0;
+    while read < rows {
+        let (more, _, _) = reader.read_records(rows - read, Some(&mut levels), None, &mut values)?;
+        if more == 0 {
+            return Err(ParquetError::General(format!("a column has {read} of {rows} rows")));
+        }
+        read += more;
+    }
+    Ok((values, levels))
+}

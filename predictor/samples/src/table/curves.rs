@@ -1,0 +1,182 @@
+//! Curves of times over thread counts in tables of others, and the mapping that names their columns.
+//!
+//! A curve is one operator or network on one device. Its rows need no sizes, so whole networks can be read that no other
+//! mapping describes.
+
+use super::mapping::Time;
+use super::{Cells, Table};
+use crate::error::{Error, Result};
+use crate::text::read_bounded;
+use models::names;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The columns of a table with times over thread counts.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CurveMapping {
+    operator: String,
+    device: String,
+    threads: String,
+    time: Time,
+    /// Columns whose values tell curves of one operator and device apart.
+    #[serde(default)]
+    apart: Vec<String>,
+    /// Numbers that rows must have; other rows are left out.
+    #[serde(default)]
+    keep: BTreeMap<String, f64>,
+    #[serde(default)]
+    unused: Vec<String>,
+}
+
+/// Times of one operator on one device over thread counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ThreadCurve {
+    /// The operator or network.
+    pub operator: String,
+    /// The device.
+    pub device: String,
+    /// Ascending thread counts, each once, with their times in nanoseconds.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// What makes a curve one of its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct CurveKey {
+    device: String,
+    operator: String,
+    apart: Vec<String>,
+    /// How often each thread count occurred before.
+    repeat: usize,
+}
+
+impl CurveMapping {
+    /// Reads a mapping file.
+    pub fn read(path: &Path) -> Result<CurveMapping> {
+        const BYTES_MAX: u64 = 1 << 20;
+        let text = read_bounded(path, BYTES_MAX)?;
+        let mapping: CurveMapping =
+            toml::from_str(&text).map_err(|error| Error::table(path, names::with_hint(&error.to_string())))?;
+        match mapping.time.contradiction() {
+            Some(problem) => Err(Error::table(path, problem)),
+            None => Ok(mapping),
+        }
+    }
+
+    /// Reads the curves of tables. A thread count that occurs again for the same operator and device starts another curve.
+    pub fn curves(&self, paths: &[PathBuf]) -> Result<Vec<ThreadCurve>> {
+        let mut curves: BTreeMap<CurveKey, ThreadCurve> = BTreeMap::new();
+        for path in paths {
+            self.add_curves(path, &super::read(path)?, &mut curves)?;
+        }
+        let mut curves: Vec<ThreadCurve> = curves.into_values().collect();
+        curves.iter_mut().for_each(|curve| curve.points.sort_by(|one, two| one.0.total_cmp(&two.0)));
+        Ok(curves)
+    }
+
+    fn add_curves(&self, path: &Path, table: &Table, curves: &mut BTreeMap<CurveKey, ThreadCurve>) -> Result<()> {
+        self.check_columns(path, table)?;
+        let texts = |name: &String| texts(path, table, name);
+        let (operators, devices) = (texts(&self.operator)?, texts(&self.device)?);
+        let apart = self.apart.iter().map(texts).collect::<Result<Vec<_>>>()?;
+        let numbers = |name: &String| super::mapping::numbers(path, table, name);
+        let (threads, times) = (numbers(&self.threads)?, numbers(&self.time.column)?);
+        let keep = self.keep.iter().map(|(name, value)| Ok((numbers(name)?, *value))).collect::<Result<Vec<_>>>()?;
+        let mut repeats: BTreeMap<(CurveKey, u64), usize> = BTreeMap::new();
+        for row in 0..table.rows {
+            if keep.iter().any(|(column, value)| column[row] != *value) {
+                continue;
+            }
+            let (count, time_ns) = (threads[row], times[row] * self.time.unit.nanoseconds());
+            if !(count >= 1.0 && count.fract() == 0.0 && time_ns.is_finite() && time_ns > 0.0) {
+                let problem = format!("row {}: {count} threads in {time_ns} ns is no measurement", row + 1);
+                return Err(Error::table(path, problem));
+            }
+            let parts = apart.iter().map(|texts| texts[row].clone()).collect::<Vec<_>>();
+            let (operator, device) = (operators[row].clone(), devices[row].clone());
+            let mut key = CurveKey { device: device.clone(), operator: operator.clone(), apart: parts, repeat: 0 };
+            let repeat = repeats.entry((key.clone(), count.to_bits())).or_default();
+            key.repeat = *repeat;
+            *repeat += 1;
+            let curve = curves.entry(key).or_insert_with(|| ThreadCurve { operator, device, points: Vec::new() });
+            curve.points.push((count, time_ns));
+        }
+        Ok(())
+    }
+
+    /// Rejects columns that the mapping does not mention, and names that the table lacks.
+    fn check_columns(&self, path: &Path, table: &Table) -> Result<()> {
+        let needed = [&self.operator, &self.device, &self.threads, &self.time.column];
+        let needed: Vec<&String> = needed.into_iter().chain(&self.apart).chain(self.keep.keys()).collect();
+        if let Some(missing) = needed.iter().find(|name| table.column(name).is_none()) {
+            return Err(Error::table(path, format!("it has no column `{missing}`, which the mapping names")));
+        }
+        let is_unknown = |name: &&String| !needed.contains(name) && !self.unused.contains(name);
+        match table.columns.iter().map(|column| &column.name).find(is_unknown) {
+            Some(name) => {
+                let problem = format!("the mapping does not say what the column `{name}` is; list it under `unused`");
+                Err(Error::table(path, problem))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the cells of a column as texts.
+fn texts(path: &Path, table: &Table, name: &str) -> Result<Vec<String>> {
+    let column = table.column(name).ok_or_else(|| Error::table(path, format!("it has no column `{name}`")))?;
+    Ok(match &column.cells {
+        Cells::Numbers(numbers) => numbers.iter().map(f64::to_string).collect(),
+        Cells::Words { words, codes } => codes.iter().map(|code| words[*code as usize].clone()).collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAPPING: &str = r#"
+        operator = "network"
+        device = "machine"
+        threads = "threads"
+        time = { column = "t_ms", unit = "ms" }
+        keep = { gpu = -1 }
+    "#;
+
+    fn curves(mapping: &str, table: &str) -> Result<Vec<ThreadCurve>> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (mapping_file, table_file) = (folder.path().join("m.toml"), folder.path().join("t.csv"));
+        std::fs::write(&mapping_file, mapping).expect("written");
+        std::fs::write(&table_file, table).expect("written");
+        CurveMapping::read(&mapping_file)?.curves(&[table_file])
+    }
+
+    #[test]
+    fn rows_become_curves_of_ascending_thread_counts() {
+        let table = "network,machine,threads,t_ms,gpu\na,x,4,2,-1\na,x,1,6,-1\na,x,1,9,0\nb,x,1,3,-1\na,x,4,2.5,-1\n";
+        let found = curves(MAPPING, table).expect("curves");
+        let points: Vec<(&str, &[(f64, f64)])> =
+            found.iter().map(|curve| (curve.operator.as_str(), &curve.points[..])).collect();
+        assert_eq!(
+            points,
+            [("a", &[(1.0, 6e6), (4.0, 2e6)][..]), ("a", &[(4.0, 2.5e6)][..]), ("b", &[(1.0, 3e6)][..])]
+        );
+    }
+
+    #[test]
+    fn columns_and_rows_that_are_wrong_are_named() {
+        let header = "network,machine,threads,t_ms,gpu";
+        for (table, named) in [
+            (format!("{header},dtype\na,x,1,2,-1,f32\n"), "`dtype`"),
+            ("network,machine,threads,t_ms\na,x,1,2\n".to_owned(), "`gpu`"),
+            (format!("{header}\na,x,0,2,-1\n"), "row 1"),
+            (format!("{header}\na,x,1,-2,-1\n"), "row 1"),
+        ] {
+            let problem = curves(MAPPING, &table).expect_err("refused").to_string();
+            assert!(problem.contains(named), "{problem}");
+        }
+        let problem = curves(&MAPPING.replace("unit = \"ms\"", "unit = \"s\""), "").expect_err("refused").to_string();
+        assert!(problem.contains("ends in `ms`"), "{problem}");
+    }
+}

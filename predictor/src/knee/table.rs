@@ -1,0 +1,143 @@
+//! The knee of an operator on a device whose measurements are rows of a table.
+
+use super::{Knee, Probe, ScalingPosterior, ScalingPrior, knee};
+use crate::error::{Error, Result};
+use samples::statistics::median;
+use samples::table::ThreadCurve;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// A knee by rows of a table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TableKnee {
+    /// The curve with its knee.
+    #[serde(flatten)]
+    pub knee: Knee,
+    /// Other machines with curves in the table, from which the prior was learned.
+    pub machines: usize,
+    /// The thread count to measure next, or None if all were measured.
+    pub next_probe: Option<f64>,
+    /// How much slower the answer is than the fastest row, in percent, if rows were left out that tell.
+    pub regret_percent: Option<f64>,
+}
+
+/// Finds the knee of an operator on a device by its rows, or by `most_probes` of them that are chosen one after another.
+/// Goes over the thread counts of the rows, or over those up to `most_threads`.
+pub fn find_table_knee(
+    curves: &[ThreadCurve],
+    operator: &str,
+    device: &str,
+    most_probes: Option<usize>,
+    most_threads: Option<u32>,
+) -> Result<TableKnee> {
+    let rows = rows_of(curves, operator, device)?;
+    let mut threads: Vec<f64> = rows.keys().map(|count| f64::from(*count)).collect();
+    if let Some(most) = most_threads {
+        threads.extend(thread_counts_up_to(most).into_iter().map(f64::from));
+        threads.retain(|count| *count <= f64::from(most));
+        threads.sort_by(f64::total_cmp);
+        threads.dedup();
+    }
+    if threads.len() < 2 {
+        let problem =
+            format!("`{operator}` on `{device}` has rows of fewer than two thread counts; say --most-threads");
+        return Err(Error::Query(problem));
+    }
+    let prior = ScalingPrior::learn(curves, device);
+    let mut posterior = ScalingPosterior::of(&prior, &threads);
+    let time_ns = |at: f64| rows.get(&(at as u32)).copied();
+    let mut probes = Vec::new();
+    while probes.len() < most_probes.unwrap_or(rows.len()) {
+        let open = |at: &f64| time_ns(*at).is_some() && !probes.iter().any(|probe: &Probe| probe.at == *at);
+        let best = posterior.by_probability().into_iter().find(open);
+        let Some((at, measured_ns)) = best.and_then(|at| Some((at, time_ns(at)?))) else { break };
+        let predicted_ns = match probes.is_empty() {
+            true => f64::NAN,
+            false => posterior.curve().iter().find(|point| point.at == at).map_or(f64::NAN, |point| point.time_ns),
+        };
+        posterior.condition(at, measured_ns);
+        probes.push(Probe { at, predicted_ns, measured_ns, cv: None, uncertainty: None });
+    }
+    let next_probe = posterior.by_probability().into_iter().find(|at| !probes.iter().any(|probe| probe.at == *at));
+    if probes.is_empty() {
+        let at = next_probe.unwrap_or(1.0);
+        let problem =
+            format!("no row is of `{operator}` on `{device}`; measure it on {at} threads first, and add the row");
+        return Err(Error::Query(problem));
+    }
+    let found = knee("threads", posterior.curve()).ok_or_else(|| Error::Query("a curve has one point".to_owned()))?;
+    let fastest_ns = rows.values().copied().fold(f64::INFINITY, f64::min);
+    let regret = time_ns(found.fastest).map(|time| 100.0 * (time / fastest_ns - 1.0));
+    Ok(TableKnee {
+        machines: prior.machines.len(),
+        next_probe,
+        regret_percent: regret.filter(|_| probes.len() < rows.len()),
+        knee: Knee { probes, ..found },
+    })
+}
+
+/// Returns the thread counts 1, 2, 3, 4, 6, 8, 12 and so on that are below the largest one, and that one.
+fn thread_counts_up_to(most: u32) -> Vec<u32> {
+    let powers = (0..31).flat_map(|power| [1 << power, 3 << power]);
+    let mut counts: Vec<u32> = powers.filter(|count: &u32| *count < most).chain([most]).collect();
+    counts.sort_unstable();
+    counts
+}
+
+/// Returns the median time at each thread count.
+fn rows_of(curves: &[ThreadCurve], operator: &str, device: &str) -> Result<BTreeMap<u32, f64>> {
+    if !curves.iter().any(|curve| curve.operator == operator) {
+        return Err(Error::unknown("operator", operator, curves.iter().map(|curve| curve.operator.as_str())));
+    }
+    let mut times: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    for curve in curves.iter().filter(|curve| curve.operator == operator && curve.device == device) {
+        curve.points.iter().for_each(|(at, time_ns)| times.entry(*at as u32).or_default().push(*time_ns));
+    }
+    Ok(times.into_iter().map(|(at, mut times)| (at, median(&mut times))).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(operator: &str, device: &str, points: &[(f64, f64)]) -> ThreadCurve {
+        ThreadCurve { operator: operator.to_owned(), device: device.to_owned(), points: points.to_vec() }
+    }
+
+    #[test]
+    fn counts_end_at_the_largest() {
+        assert_eq!(thread_counts_up_to(1), [1]);
+        assert_eq!(thread_counts_up_to(12), [1, 2, 3, 4, 6, 8, 12]);
+        assert_eq!(thread_counts_up_to(10), [1, 2, 3, 4, 6, 8, 10]);
+    }
+
+    #[test]
+    fn a_new_machine_is_answered_from_its_rows_alone() {
+        let other = [(1.0, 8e6), (2.0, 4.2e6), (4.0, 2.4e6), (8.0, 1.6e6), (16.0, 1.5e6), (32.0, 1.9e6)];
+        let curves = [
+            curve("net", "known", &other),
+            curve("net", "new", &[(16.0, 1e6), (8.0, 1.1e6)]),
+            curve("net", "new", &[(16.0, 1.2e6)]),
+        ];
+        let found = find_table_knee(&curves, "net", "new", None, Some(32)).expect("an answer");
+        assert_eq!((found.machines, found.knee.probes.len()), (1, 2));
+        assert_eq!(found.knee.probes[0].measured_ns.max(found.knee.probes[1].measured_ns), 1.1e6);
+        let next = found.next_probe.expect("open counts");
+        assert!(next != 16.0 && next != 8.0, "{next}");
+        let first = find_table_knee(&curves, "net", "newer", None, Some(32)).expect_err("no row").to_string();
+        assert!(first.contains("threads first"), "{first}");
+        assert!(find_table_knee(&curves, "net", "newer", None, None).is_err());
+        let unknown = find_table_knee(&curves, "nets", "new", None, None).expect_err("no operator").to_string();
+        assert!(unknown.contains("net"), "{unknown}");
+    }
+
+    #[test]
+    fn fewer_probes_than_rows_say_what_they_lose() {
+        let times = [(1.0, 8e6), (2.0, 4.2e6), (4.0, 2.4e6), (8.0, 1.6e6), (16.0, 1.5e6), (32.0, 1.9e6)];
+        let curves = [curve("net", "one", &times), curve("net", "two", &times.map(|(at, time)| (at, 2.0 * time)))];
+        let found = find_table_knee(&curves, "net", "two", Some(3), None).expect("an answer");
+        assert_eq!(found.knee.probes.len(), 3);
+        assert_eq!((found.knee.fastest, found.regret_percent), (16.0, Some(0.0)));
+        assert_eq!(find_table_knee(&curves, "net", "two", None, None).expect("an answer").regret_percent, None);
+    }
+}
