@@ -1,37 +1,49 @@
-//! How far this machine is from the one that a predictor learned from: ten measurements, and what they say of all other times.
+//! The factors between this machine and the one that a predictor learned from, by a few operators measured in several rounds.
 //!
-//! A predictor of one machine speaks of that machine. Here a few fixed operators, *sentinels*, are measured, and the ratios to
-//! what was predicted become a factor for each kind of bound (arithmetic, memory, starting), drawn towards their common one
-//! where few measurements stand behind it. What a sentinel would have been answered by the other nine says how wide intervals
-//! have to be: as far as that scatters more than the predictor's own intervals say, theirs are widened.
+//! Each round measures all of these operators, the *sentinels*, in a process of its own. The ratio of a sentinel's median over
+//! the rounds to its prediction gives a factor for each kind of operator, else for each kind of bound (arithmetic, memory,
+//! overhead), shrunk towards the common factor. Predicting each sentinel from the others gives the error; where it exceeds the
+//! predictor's intervals, all intervals are widened.
 
 use crate::error::{Error, Result};
 use crate::probe::{self, Timed};
 use crate::queries::{self, Setting};
 use learn::host_translation::{Distance, HostTranslation};
 use learn::predictor::Predictor;
+use samples::statistics::median;
 use samples::text::read_bounded;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// What is measured, on one thread and on two: convolutions with many products and with few, a layer that reads its weights
+/// Measured operators, on one thread and on two: convolutions with many products and with few, a layer that reads its weights
 /// once, and windows, which move more than they compute.
-pub const SENTINELS: [&str; 5] = [
+pub const SENTINELS: [&str; 7] = [
     "conv2d:ci=64,hw=56,co=64,k=3,p=1",
     "conv2d:ci=256,hw=14,co=512,k=1",
+    "conv2d:ci=3,hw=224,co=64,k=7,s=2,p=3",
     "dense:m=1,n=1000,k=1024,bias=1",
     "depthwise_conv2d:c=144,hw=56,k=3,p=1",
+    "depthwise_conv2d:c=384,hw=14,k=3,p=1",
     "max_pool2d:c=64,hw=112,k=3,s=2,p=1",
 ];
 /// Weight of the common factor, in measurements.
 const TOWARDS_COMMON: f64 = 1.0;
-/// Fewer say nothing of how far a machine is.
+/// Fewest sentinels with a known time.
 const FEWEST: usize = 4;
-/// Medians not known to this share of themselves say how busy the machine is, not how fast.
+/// Largest uncertainty of a median that counts, as a share.
 const UNCERTAINTY_MOST: f64 = 0.1;
-/// No file of a calibration is longer.
+/// Rounds that are measured, and the most where they do not agree.
+const ROUNDS: usize = 3;
+const MOST_ROUNDS: usize = 7;
+/// Rounds whose factors lie this close together agree.
+const AGREEMENT: f64 = 0.03;
+/// Medians further from the others are outliers, in standard deviations estimated from the median deviation …
+const OUTLIER: f64 = 3.0 * 1.4826;
+/// … which is at least this share of them.
+const LEAST_DEVIATION: f64 = 0.01;
+/// Largest calibration file.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// One sentinel.
@@ -40,13 +52,19 @@ const MOST_BYTES: u64 = 1 << 20;
 pub struct Sentinel {
     /// The operator.
     pub operator: String,
+    /// Its kind, as the predictor names it; empty in files of older versions.
+    #[serde(default)]
+    pub kind: String,
     /// Threads.
     pub threads: u32,
     /// What bounds it, as the predictor sees it.
     pub bound: String,
-    /// Measured here, median.
+    /// Measured here: the median over rounds.
     pub measured_ns: f64,
-    /// Half of the median's 95 % interval over the median, where it is known.
+    /// Medians of the rounds that count, in order; empty in files of older versions.
+    #[serde(default)]
+    pub rounds_ns: Vec<Option<f64>>,
+    /// Half of the median's 95 % interval over the median, where it is known, and at least half of the range of the rounds.
     pub uncertainty: Option<f64>,
     /// What was predicted for the machine that was learned from.
     pub predicted_ns: f64,
@@ -82,25 +100,61 @@ impl Sentinel {
 }
 
 impl Calibration {
-    /// Measures the sentinels with `opcollect`, within a deadline.
+    /// Measures the sentinels with `opcollect` in rounds, within a deadline.
     pub fn measure(program: &Path, predictor: &Predictor, host_class: &str, deadline: Duration) -> Result<Calibration> {
-        let learned_on = learned_on(predictor)?;
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let threads: &[u32] = if cpus > 1 { &[1, 2] } else { &[1] };
-        let measured = probe::measure_all(program, &SENTINELS, threads, deadline)?;
-        let sentinels = measured.into_iter().map(|one| predicted(predictor, one)).collect::<Result<Vec<_>>>()?;
-        let sentinels: Vec<Sentinel> = sentinels.into_iter().flatten().collect();
-        let known = sentinels.iter().filter(|one| one.is_known()).count();
-        if known < FEWEST {
+        let mut known = Calibration {
+            program_version: env!("CARGO_PKG_VERSION").to_owned(),
+            host_class: host_class.to_owned(),
+            learned_on: learned_on(predictor)?,
+            data_hash: predictor.about.data_hash.clone(),
+            sentinels: Vec::new(),
+        };
+        let (mut rounds, mut longest, end) = (Vec::new(), Duration::ZERO, Instant::now() + deadline);
+        while rounds.len() < MOST_ROUNDS {
+            let begun = Instant::now();
+            let left = end.saturating_duration_since(begun);
+            if !rounds.is_empty() && left < longest {
+                break;
+            }
+            rounds.push(probe::measure_all(program, &SENTINELS, threads, left)?);
+            longest = longest.max(begun.elapsed());
+            known.sentinels = over_rounds(predictor, &rounds)?;
+            if rounds.len() >= ROUNDS && known.repeats_within().is_some_and(|range| range <= AGREEMENT) {
+                break;
+            }
+        }
+        let count = known.known().count();
+        if count < FEWEST {
             return Err(Error::Probe(format!(
-                "only {known} of {} sentinels have an uncertainty below {:.0} %, and {FEWEST} are needed: the machine is busy; try again when it is quieter",
+                "only {count} of {} sentinels have a time that is known to {:.0} %, and {FEWEST} are needed: others compute on this \
+                 machine; try again when it is quieter",
                 SENTINELS.len() * threads.len(),
                 100.0 * UNCERTAINTY_MOST
             )));
         }
-        let program_version = env!("CARGO_PKG_VERSION").to_owned();
-        let data_hash = predictor.about.data_hash.clone();
-        Ok(Calibration { program_version, host_class: host_class.to_owned(), learned_on, data_hash, sentinels })
+        Ok(known)
+    }
+
+    /// Returns how far apart the common factors of the rounds are, as a share; None for a single round.
+    pub fn repeats_within(&self) -> Option<f64> {
+        let rounds = self.known().map(|one| one.rounds_ns.len()).max()?;
+        let deviations = |round: usize| {
+            let deviation =
+                |one: &Sentinel| Some((one.rounds_ns.get(round).copied().flatten()? / one.measured_ns).ln());
+            let mut found: Vec<f64> = self.known().filter_map(deviation).collect();
+            (!found.is_empty()).then(|| median(&mut found))
+        };
+        let factors: Vec<f64> = (0..rounds).filter_map(deviations).collect();
+        let (least, most) = range(&factors);
+        (factors.len() > 1).then(|| (most - least).exp() - 1.0)
+    }
+
+    /// Returns whether rounds agreed clearly better than those of another calibration for the same predictor.
+    pub fn is_better_than(&self, other: &Calibration) -> bool {
+        let range = |one: &Calibration| one.repeats_within().unwrap_or(f64::INFINITY);
+        self.data_hash == other.data_hash && range(self) < range(other) && range(other) > AGREEMENT
     }
 
     /// Reads what was written for this very predictor.
@@ -147,36 +201,47 @@ impl Calibration {
 
     /// Returns what turns answers into those of this machine, which has so many CPUs.
     pub fn translation(&self, cpus: usize) -> HostTranslation {
-        let factor = |bound: &str| self.log_factor(bound, None).exp();
-        let bounds: BTreeSet<&str> = self.known().map(|one| one.bound.as_str()).collect();
+        let words = |word: fn(&Sentinel) -> &str| self.known().map(word).collect::<BTreeSet<&str>>();
+        let factor = |word: &str, of: fn(&Sentinel) -> &str| (word.to_owned(), self.log_factor(word, of, None).exp());
+        let kinds = words(|one| &one.kind).into_iter().filter(|kind| !kind.is_empty());
         HostTranslation {
             host_class: self.host_class.clone(),
             learned_on: self.learned_on.clone(),
             distance: self.distance(),
             sentinels: self.known().count(),
             cpus,
-            factors: bounds.into_iter().map(|bound| (bound.to_owned(), factor(bound))).collect(),
-            common_factor: factor(""),
+            kinds: kinds.map(|kind| factor(kind, |one| &one.kind)).collect(),
+            factors: words(|one| &one.bound).into_iter().map(|bound| factor(bound, |one| &one.bound)).collect(),
+            common_factor: mean(self.known().map(Sentinel::log_ratio)).exp(),
             extra_variance: self.extra_variance(),
         }
     }
 
-    /// The factor for what is bound alike, without one of the sentinels.
-    fn log_factor(&self, bound: &str, without: Option<usize>) -> f64 {
-        let others = || self.known().enumerate().filter(|(place, _)| Some(*place) != without);
-        let common = mean(others().map(|(_, one)| one.log_ratio()));
-        let alike: Vec<f64> = others().filter(|(_, one)| one.bound == bound).map(|(_, one)| one.log_ratio()).collect();
+    /// Returns the log factor of the sentinels that share a word, shrunk towards the common one, without one operator.
+    fn log_factor(&self, word: &str, of: fn(&Sentinel) -> &str, without: Option<&str>) -> f64 {
+        let others = || self.known().filter(|one| Some(one.operator.as_str()) != without);
+        let common = mean(others().map(Sentinel::log_ratio));
+        let alike: Vec<f64> = others().filter(|one| of(one) == word).map(Sentinel::log_ratio).collect();
         (alike.iter().sum::<f64>() + TOWARDS_COMMON * common) / (alike.len() as f64 + TOWARDS_COMMON)
+    }
+
+    /// Returns what the other operators say of a sentinel.
+    fn from_others(&self, one: &Sentinel) -> f64 {
+        let without = Some(one.operator.as_str());
+        let is_known = self.known().any(|other| other.operator != one.operator && other.kind == one.kind);
+        match is_known && !one.kind.is_empty() {
+            true => self.log_factor(&one.kind, |one| &one.kind, without),
+            false => self.log_factor(&one.bound, |one| &one.bound, without),
+        }
     }
 
     /// What half of a 90 % interval is, as a logarithm, by how far each sentinel is from what the others say of it.
     fn scatter(&self) -> f64 {
         /// Student's, two-sided 90 %, by degrees of freedom: a few measurements scatter more than they show.
         const STUDENT: [f64; 10] = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81];
-        let count = self.known().count();
-        let error = |(place, one): (usize, &Sentinel)| one.log_ratio() - self.log_factor(&one.bound, Some(place));
-        let square = mean(self.known().enumerate().map(error).map(|error| error * error));
-        STUDENT[(count - 1).clamp(1, STUDENT.len()) - 1] * square.sqrt()
+        let operators: BTreeSet<&str> = self.known().map(|one| one.operator.as_str()).collect();
+        let square = mean(self.known().map(|one| (one.log_ratio() - self.from_others(one)).powi(2)));
+        STUDENT[(operators.len().max(2) - 1).min(STUDENT.len()) - 1] * square.sqrt()
     }
 
     /// By how much the squares of half-widths grow.
@@ -191,24 +256,68 @@ pub fn learned_on(predictor: &Predictor) -> Result<String> {
     queries::device(predictor, &Setting::default()).map(str::to_owned)
 }
 
-/// A measurement beside what was predicted; nothing where nothing was learned of such an operator.
-fn predicted(predictor: &Predictor, timed: Timed) -> Result<Option<Sentinel>> {
-    let operator = queries::operator(&timed.operator, None)?;
+/// Returns the sentinels that the predictor knows, with their times over all rounds.
+fn over_rounds(predictor: &Predictor, rounds: &[Vec<Timed>]) -> Result<Vec<Sentinel>> {
+    let mut times: BTreeMap<(&str, u32), Vec<Option<&Timed>>> = BTreeMap::new();
+    for (round, timed) in rounds.iter().enumerate() {
+        for one in timed {
+            let of_operator = times.entry((&one.operator, one.threads)).or_default();
+            of_operator.resize(round + 1, None);
+            of_operator[round] = Some(one);
+        }
+    }
+    let sentinels =
+        times.into_iter().map(|((operator, threads), times)| sentinel(predictor, operator, threads, &times));
+    Ok(sentinels.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+}
+
+/// Returns a measurement with its prediction, or None for an operator that was not learned.
+fn sentinel(predictor: &Predictor, text: &str, threads: u32, times: &[Option<&Timed>]) -> Result<Option<Sentinel>> {
+    let operator = queries::operator(text, None)?;
     if !predictor.learned.operators.contains_key(&operator.name) {
         return Ok(None);
     }
-    let setting = Setting { threads: Some(f64::from(timed.threads)), extrapolate: true, ..Setting::default() };
+    let setting = Setting { threads: Some(f64::from(threads)), extrapolate: true, ..Setting::default() };
     let answer = queries::predict(predictor, std::slice::from_ref(&operator), &setting)?;
     let prediction = &answer[0].prediction;
+    let (measured_ns, uncertainty, rounds_ns) = robust_time(times);
     Ok(Some(Sentinel {
-        operator: timed.operator,
-        threads: timed.threads,
+        operator: text.to_owned(),
+        kind: operator.name,
+        threads,
         bound: prediction.bound.to_owned(),
-        measured_ns: timed.time_ns,
-        uncertainty: timed.uncertainty,
+        measured_ns,
+        rounds_ns,
+        uncertainty,
         predicted_ns: prediction.time_ns,
         half_width: 0.5 * (prediction.high_ns / prediction.low_ns).ln(),
     }))
+}
+
+/// Returns the median over rounds, its uncertainty, and the rounds that count: those whose own median is known and no outlier.
+fn robust_time(times: &[Option<&Timed>]) -> (f64, Option<f64>, Vec<Option<f64>>) {
+    let is_known = |one: &&Timed| one.uncertainty.is_some_and(|share| share <= UNCERTAINTY_MOST);
+    let known: Vec<Option<&Timed>> = times.iter().map(|one| one.filter(is_known)).collect();
+    let mut logs: Vec<f64> = known.iter().flatten().map(|one| one.time_ns.ln()).collect();
+    if logs.is_empty() {
+        let best = times.iter().flatten().min_by(|one, two| one.time_ns.total_cmp(&two.time_ns));
+        return best.map_or((f64::NAN, None, Vec::new()), |one| (one.time_ns, one.uncertainty, Vec::new()));
+    }
+    let middle = median(&mut logs);
+    let mut deviations: Vec<f64> = logs.iter().map(|log| (log - middle).abs()).collect();
+    let most = OUTLIER * median(&mut deviations).max(LEAST_DEVIATION);
+    let kept: Vec<Option<&Timed>> =
+        known.iter().map(|one| one.filter(|one| (one.time_ns.ln() - middle).abs() <= most)).collect();
+    let mut logs: Vec<f64> = kept.iter().flatten().map(|one| one.time_ns.ln()).collect();
+    let mut own: Vec<f64> = kept.iter().flatten().filter_map(|one| one.uncertainty).collect();
+    let (least, most) = range(&logs);
+    let uncertainty = median(&mut own).max((0.5 * (most - least)).exp() - 1.0);
+    (median(&mut logs).exp(), Some(uncertainty), kept.into_iter().map(|one| one.map(|one| one.time_ns)).collect())
+}
+
+/// Returns the least and the most of some values.
+fn range(values: &[f64]) -> (f64, f64) {
+    values.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), one| (least.min(*one), most.max(*one)))
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
@@ -223,11 +332,13 @@ mod tests {
     use samples::features::View;
 
     fn known(ratios: &[(&str, f64)], half_width: f64) -> Calibration {
-        let sentinel = |(bound, ratio): &(&str, f64)| Sentinel {
-            operator: "relu:shape=1".to_owned(),
+        let sentinel = |(place, (bound, ratio)): (usize, &(&str, f64))| Sentinel {
+            operator: format!("relu:shape={place}"),
+            kind: String::new(),
             threads: 1,
             bound: (*bound).to_owned(),
             measured_ns: 1e5 * ratio,
+            rounds_ns: Vec::new(),
             uncertainty: Some(0.01),
             predicted_ns: 1e5,
             half_width,
@@ -237,7 +348,7 @@ mod tests {
             host_class: "here".to_owned(),
             learned_on: "there".to_owned(),
             data_hash: "0".to_owned(),
-            sentinels: ratios.iter().map(sentinel).collect(),
+            sentinels: ratios.iter().enumerate().map(sentinel).collect(),
         }
     }
 
@@ -257,6 +368,7 @@ mod tests {
             held_out: None,
             basis: Basis::Learned,
             outside: Vec::new(),
+            wide: None,
             this_host: None,
         }
     }
@@ -267,7 +379,7 @@ mod tests {
         let distance = known.distance();
         assert!([distance.factor, distance.low, distance.high].iter().all(|one| (one - 2.0).abs() < 1e-9));
         let mut prediction = answer("memory");
-        prediction.translate(&known.translation(1));
+        prediction.translate(&known.translation(1), "relu");
         assert!((prediction.time_ns - 2000.0).abs() < 1e-6 && (prediction.low_ns - 1800.0).abs() < 1e-6);
         assert!((prediction.attainable_ns - 1000.0).abs() < 1e-6);
     }
@@ -279,7 +391,7 @@ mod tests {
         let known = known(&ratios, 0.1);
         let time = |bound: &'static str| {
             let mut prediction = answer(bound);
-            prediction.translate(&known.translation(1));
+            prediction.translate(&known.translation(1), "relu");
             prediction.time_ns / 1000.0
         };
         assert!(time("arithmetic") < 1.2 && time("memory") > 2.4);
@@ -291,11 +403,59 @@ mod tests {
         let ratios: Vec<(&str, f64)> =
             (0..10).map(|place| ("memory", if place % 2 == 0 { 0.5 } else { 2.0 })).collect();
         let mut prediction = answer("memory");
-        prediction.translate(&known(&ratios, 0.1).translation(1));
+        prediction.translate(&known(&ratios, 0.1).translation(1), "relu");
         assert!(prediction.low_ns < 0.4 * prediction.time_ns && prediction.high_ns > 2.5 * prediction.time_ns);
         let mut bound = Prediction { basis: Basis::Bound, high_ns: f64::NAN, ..answer("memory") };
-        bound.translate(&known(&ratios, 0.1).translation(1));
+        bound.translate(&known(&ratios, 0.1).translation(1), "relu");
         assert!(bound.high_ns.is_nan() && bound.low_ns > 0.0, "what is no more than a bound stays one");
+    }
+
+    #[test]
+    fn a_kind_that_was_measured_has_a_factor_of_its_own() {
+        let mut known =
+            known(&[("arithmetic", 1.0), ("arithmetic", 1.1), ("arithmetic", 3.0), ("arithmetic", 3.3)], 0.1);
+        known.sentinels[2..].iter_mut().for_each(|one| one.kind = "conv2d".to_owned());
+        let time = |kind: &str| {
+            let mut prediction = answer("arithmetic");
+            prediction.translate(&known.translation(1), kind);
+            prediction.time_ns / 1000.0
+        };
+        assert!(time("conv2d") > 2.5 && time("relu") < 2.2, "{} {}", time("conv2d"), time("relu"));
+    }
+
+    #[test]
+    fn a_disturbed_round_is_no_part_of_the_median() {
+        let timed = |time_ns: f64, uncertainty: f64| Timed {
+            operator: "relu:shape=1".to_owned(),
+            threads: 1,
+            time_ns,
+            uncertainty: Some(uncertainty),
+        };
+        let rounds = [timed(100.0, 0.01), timed(160.0, 0.01), timed(102.0, 0.01), timed(60.0, 0.5)];
+        let (time_ns, uncertainty, kept) = robust_time(&rounds.each_ref().map(Some));
+        assert!((100.0..=102.0).contains(&time_ns) && uncertainty.is_some_and(|share| share < 0.02), "{time_ns}");
+        assert_eq!(kept, [Some(100.0), None, Some(102.0), None]);
+        let (_, unknown, _) = robust_time(&[Some(&rounds[3])]);
+        assert_eq!(unknown, Some(0.5));
+    }
+
+    #[test]
+    fn the_calibration_whose_rounds_agree_is_the_better_one() {
+        let in_rounds = |spread: f64| {
+            let mut known = known(&[("memory", 1.0), ("memory", 1.1), ("memory", 1.2), ("memory", 1.3)], 0.1);
+            for one in &mut known.sentinels {
+                one.rounds_ns = vec![Some(one.measured_ns), None, Some(one.measured_ns * (1.0 + spread))];
+            }
+            known
+        };
+        let (quiet, busy) = (in_rounds(0.01), in_rounds(0.2));
+        assert!((busy.repeats_within().expect("two rounds") - 0.2).abs() < 1e-9);
+        assert!(
+            quiet.is_better_than(&busy) && !busy.is_better_than(&quiet) && !in_rounds(0.005).is_better_than(&quiet)
+        );
+        assert!(!Calibration { data_hash: "other".to_owned(), ..quiet.clone() }.is_better_than(&busy));
+        let of_older_version = known(&[("memory", 1.0); 4], 0.1);
+        assert!(quiet.repeats_within().is_some() && !of_older_version.is_better_than(&busy));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use crate::installation::{cache_folder, collector, predictor_file};
 use crate::loading::load_samples_from;
-use crate::options::Filter;
-use crate::{DONE, begin, finish, paper, print_json, print_text};
+use crate::options::{Filter, whole_seconds};
+use crate::{DONE, DONE_WITH_LOSSES, begin, finish, paper, print_json, print_text};
 use clap::Args;
 use learn::adaptation;
 use predictor::this_host::Calibration;
@@ -26,10 +26,8 @@ pub struct Adapt {
     /// Predictor file of `train` [default: built-in, for GPUs with --mapping, else for CPUs]
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
-    /// Measure ten fixed operators with `opcollect` to calibrate this machine
-    ///
-    /// This takes about 20 seconds. The calibration is the ratio of the measured to the predicted times. All commands,
-    /// `serve` and Python then predict for this machine.
+    /// Measure seven fixed operators on this machine with `opcollect` in at least three rounds, about a minute, and keep the factors
+    /// between it and the machine where the predictor learned; all commands, `serve` and Python then predict for this machine
     #[arg(long, conflicts_with = "data")]
     pub this_host: bool,
     /// Records, a store, or a table of times of the new device; repeatable
@@ -47,8 +45,11 @@ pub struct Adapt {
     /// With --this-host the default is in the user's cache folder.
     #[arg(long, value_name = "FILE", required_unless_present = "this_host")]
     pub out: Option<PathBuf>,
-    /// Time limit of --this-host in seconds, 10 to 3600
-    #[arg(long, default_value_t = 180, value_name = "SECONDS", requires = "this_host", value_parser = whole_seconds::<10, 3600>)]
+    /// With --this-host, replace the kept calibration even if its rounds agreed better
+    #[arg(long, requires = "this_host")]
+    pub replace: bool,
+    /// Seconds that --this-host may take
+    #[arg(long, default_value_t = 180, value_name = "SECONDS", requires = "this_host", value_parser = whole_seconds)]
     pub seconds: u64,
     /// Print one JSON document and nothing else
     #[arg(long)]
@@ -116,7 +117,50 @@ fn this_host(arguments: &Adapt) -> Result<u8> {
     let out = begin(Some(&kept))?;
     let deadline = Duration::from_secs(arguments.seconds);
     let known = Calibration::measure(&collector(), &predictor, &host_class, deadline)?;
-    finish(out, || serde_json::to_vec(&known).expect("numbers and texts have a JSON form"))?;
+    print_text(arguments.json, &sentinel_table(&known))?;
+    let disturbed = known.sentinels.len() - known.known().count();
+    if disturbed > 0 {
+        let warning = format!("{disturbed} sentinels were disturbed and do not count; a quieter machine says more");
+        print_notes("warning", [warning]);
+    }
+    print_text(arguments.json, &repeats_note(&known))?;
+    // A file that cannot be read is no calibration to keep.
+    let before = if kept.is_file() { Calibration::read(&kept).ok() } else { None };
+    let is_kept = before.as_ref().is_some_and(|before| before.is_better_than(&known)) && !arguments.replace;
+    if let Some(before) = before.filter(|_| is_kept) {
+        let warning = format!(
+            "`{}` stays as it was, because its rounds agreed better ({}); --replace takes the new factors",
+            kept.display(),
+            within(&before)
+        );
+        print_notes("warning", [warning]);
+    } else {
+        finish(out, || serde_json::to_vec(&known).expect("numbers and texts have a JSON form"))?;
+        print_text(arguments.json, &format!("{}\nkept in `{}`", known.translation(1).note(), kept.display()))?;
+    }
+    if arguments.json {
+        let (distance, repeats_within) = (known.distance(), known.repeats_within());
+        print_json(&json!({
+            "out": kept, "is_replaced": !is_kept, "distance": distance, "repeats_within": repeats_within, "calibration": known,
+        }))?;
+    }
+    Ok(if is_kept { DONE_WITH_LOSSES } else { DONE })
+}
+
+/// Returns how well the factors of the rounds agree, in words.
+fn repeats_note(known: &Calibration) -> String {
+    let rounds = known.known().map(|one| one.rounds_ns.len()).max().unwrap_or(0);
+    format!("{rounds} rounds; their common factors agree {}", within(known))
+}
+
+fn within(known: &Calibration) -> String {
+    known
+        .repeats_within()
+        .map_or_else(|| "to an unknown degree".to_owned(), |range| format!("to {:.1} %", 100.0 * range))
+}
+
+/// Returns the table of the sentinels.
+fn sentinel_table(known: &Calibration) -> String {
     let mut table = Table::new([
         words("operator").least(20),
         figures("threads"),
@@ -138,15 +182,5 @@ fn this_host(arguments: &Adapt) -> Result<u8> {
             if one.is_known() { format!("{:.2}", one.measured_ns / one.predicted_ns) } else { UNKNOWN.to_owned() },
         ]);
     }
-    print_text(arguments.json, &table.on(&paper()))?;
-    let disturbed = known.sentinels.len() - known.known().count();
-    if disturbed > 0 {
-        let warning = format!("{disturbed} noisy sentinels were ignored; results are better on a quieter machine");
-        print_notes("warning", [warning]);
-    }
-    print_text(arguments.json, &format!("{}\nkept in `{}`", known.translation(1).note(), kept.display()))?;
-    if arguments.json {
-        print_json(&json!({ "out": kept, "distance": known.distance(), "calibration": known }))?;
-    }
-    Ok(DONE)
+    table.on(&paper())
 }

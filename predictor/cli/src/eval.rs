@@ -7,6 +7,7 @@ use clap::Args;
 use learn::Learner;
 use learn::ensemble::Purpose;
 use models::Choice;
+use predictor::evaluate::metrics::IntervalScore;
 use predictor::evaluate::{
     CURVES_PROTOCOL, EndToEnd, Evaluation, Gate, Plan, Point, Protocol, curve, evaluate, evaluate_curves,
 };
@@ -236,6 +237,7 @@ fn errors(evaluation: &Evaluation) -> String {
         figures("bias %").drops(6),
         figures("90 % holds").drops(3),
         figures("its width").drops(4),
+        figures("50/80/95 % hold").drops(3),
     ]);
     // All of one operator is what is said of that operator.
     let all = (evaluation.operators.len() != 1).then(|| ("all".to_owned(), evaluation.learners.clone()));
@@ -252,10 +254,10 @@ fn errors(evaluation: &Evaluation) -> String {
             cells.extend([one.hit5, one.hit10, one.hit20].map(|number| format!("{number:.1}").into()));
             cells.extend([one.weighted_mape, one.bias].map(|number| format!("{number:.2}").into()));
             cells.extend(match &one.interval {
-                None => [UNKNOWN.into(), UNKNOWN.into()],
+                None => [UNKNOWN.into(), UNKNOWN.into(), UNKNOWN.into()],
                 Some(interval) => {
                     let of = if interval.rows < one.rows { format!(" of {}", interval.rows) } else { String::new() };
-                    [held(interval.coverage, &of), format!("± {:.1} %", interval.half_width).into()]
+                    [held(interval.coverage, &of), format!("± {:.1} %", interval.half_width).into(), others(interval)]
                 }
             });
             table.row(cells);
@@ -268,6 +270,13 @@ fn errors(evaluation: &Evaluation) -> String {
 fn held(coverage: f64, of: &str) -> Cell {
     let cell = Cell::from(format!("{coverage:.1} %{of}"));
     if coverage < pages::KEPT { cell.bad() } else { cell }
+}
+
+/// The coverage of intervals at the levels other than 90 %.
+fn others(interval: &IntervalScore) -> Cell {
+    let levels = interval.levels.iter().filter(|(level, _)| **level != 90);
+    let held: Vec<String> = levels.map(|(_, coverage)| format!("{coverage:.1}")).collect();
+    if held.is_empty() { UNKNOWN.into() } else { held.join("/").into() }
 }
 
 fn curve_table(points: &[Point]) -> String {

@@ -70,8 +70,11 @@ impl ApplicabilityDomain {
         }
         domain.points = points.iter().take(MOST_POINTS).map(|place| domain.standardised(row(place))).collect();
         let mut distances: Vec<f64> =
-            probes.iter().take(MOST_POINTS).map(|place| domain.distance(row(place))).collect();
+            probes.iter().take(MOST_POINTS).map(|place| domain.distance(&domain.standardised(row(place)))).collect();
         domain.usual_distance = quantile(&mut distances, COVERAGE);
+        let probes = probes.iter().take(MOST_POINTS - domain.points.len());
+        let probes: Vec<Vec<f32>> = probes.map(|place| domain.standardised(row(place))).collect();
+        domain.points.extend(probes);
         (domain.usual_distance > 0.0).then_some(domain)
     }
 
@@ -90,19 +93,24 @@ impl ApplicabilityDomain {
     }
 
     /// Returns the distance beyond the usual one, in usual distances.
+    /// A shape that was learned from has none, however lonely it is.
     fn excess_distance(&self, row: &[f32]) -> f64 {
-        (self.distance(row) / self.usual_distance - 1.0).max(0.0)
+        let place = self.standardised(row);
+        match self.points.contains(&place) {
+            true => 0.0,
+            false => (self.distance(&place) / self.usual_distance - 1.0).max(0.0),
+        }
     }
 
     fn standardised(&self, row: &[f32]) -> Vec<f32> {
         self.columns.iter().zip(&self.scales).map(|(column, scale)| row[*column] / scale).collect()
     }
 
-    fn distance(&self, row: &[f32]) -> f64 {
-        let place = self.standardised(row);
+    /// Returns the mean distance of a standardised row to its nearest points.
+    fn distance(&self, place: &[f32]) -> f64 {
         let mut nearest = [f32::INFINITY; NEIGHBOURS];
         for point in &self.points {
-            let square: f32 = point.iter().zip(&place).map(|(one, two)| (one - two) * (one - two)).sum();
+            let square: f32 = point.iter().zip(place).map(|(one, two)| (one - two) * (one - two)).sum();
             let at = nearest.partition_point(|known| *known <= square);
             if at < NEIGHBOURS {
                 nearest[at..].rotate_right(1);

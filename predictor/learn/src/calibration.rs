@@ -6,6 +6,7 @@
 
 use super::applicability::{ApplicabilityDomain, End, HeldOutError, split_off_ends};
 use super::ensemble::{Ensemble, ParametersOf, Purpose, fit};
+use super::levels::LevelRatios;
 use super::operator_statistics::OperatorStatistics;
 use super::{COVERAGE, FitOptions, Fitted, UNSEEN, by_operator};
 use crate::error::Result;
@@ -170,9 +171,11 @@ fn set_half_widths(fitted: &mut Ensemble, samples: &Samples, found: &Scores, vie
     }
     for (device, mut scores) in all {
         let half_width = quantile(&mut scores, COVERAGE);
+        let levels = LevelRatios::fit(&scores, half_width);
         for entry in fitted.operators.values_mut() {
             if device == UNSEEN || entry.statistics.has_seen(device) {
                 half_widths_mut(&mut entry.statistics, view).insert(device.to_owned(), half_width);
+                entry.statistics.levels.entry(device.to_owned()).or_insert(levels);
             }
         }
     }
@@ -183,7 +186,11 @@ fn set_half_widths(fitted: &mut Ensemble, samples: &Samples, found: &Scores, vie
         if device.is_some() && own.len() < FEWEST {
             own = found.iter().filter(|((other, _), _)| other == operator).flat_map(|(_, all)| all.clone()).collect();
         }
-        half_widths_mut(&mut entry.statistics, view).insert(name_of(*device).to_owned(), half_width(&mut own));
+        let (device, half_width) = (name_of(*device).to_owned(), half_width(&mut own));
+        if view.is_none() {
+            entry.statistics.levels.insert(device.clone(), LevelRatios::fit(&own, half_width));
+        }
+        half_widths_mut(&mut entry.statistics, view).insert(device, half_width);
     }
 }
 

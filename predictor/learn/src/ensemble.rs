@@ -461,8 +461,11 @@ impl Fitted for Ensemble {
         // An operator without training data gets the widest half-width of all operators.
         let widest =
             self.operators.values().flat_map(|known| known.statistics.half_widths.values()).copied().reduce(f64::max);
-        let both =
-            |row: &usize| of(row).or(widest).map(|half_width| LogInterval { below: half_width, above: half_width });
+        let both = |row: &usize| {
+            let known = self.operator(samples, *row);
+            let levels = known.and_then(|known| known.statistics.levels_on(samples.device_name(*row)));
+            of(row).or(widest).map(|half_width| LogInterval { below: half_width, above: half_width, levels })
+        };
         rows.iter().map(both).collect()
     }
 

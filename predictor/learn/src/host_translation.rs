@@ -25,7 +25,10 @@ pub struct HostTranslation {
     /// How many operators say so.
     pub sentinels: usize,
     pub cpus: usize,
-    /// Factors by what bounds an operator.
+    /// Factors by kind of operator.
+    #[serde(skip)]
+    pub kinds: BTreeMap<String, f64>,
+    /// Factors of other kinds by what bounds the operator.
     #[serde(skip)]
     pub factors: BTreeMap<String, f64>,
     /// The factor of all other operators.
@@ -37,9 +40,9 @@ pub struct HostTranslation {
 }
 
 impl HostTranslation {
-    /// Returns the factor of operators that are bound alike.
-    pub fn factor(&self, bound: &str) -> f64 {
-        self.factors.get(bound).copied().unwrap_or(self.common_factor)
+    /// Returns the factor of a kind of operator, else that of operators that are bound alike.
+    pub fn factor(&self, kind: &str, bound: &str) -> f64 {
+        self.kinds.get(kind).or_else(|| self.factors.get(bound)).copied().unwrap_or(self.common_factor)
     }
 
     /// Returns the half-width of an interval on the host, as a logarithm.

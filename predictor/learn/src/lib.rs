@@ -14,6 +14,7 @@ mod forest;
 pub mod gaussian_process;
 pub mod host_translation;
 pub mod in_place;
+pub mod levels;
 mod linear;
 mod neighbours;
 pub mod operator;
@@ -37,6 +38,7 @@ pub use xgboost::set_program;
 
 use boosted::BoostingParameters;
 use ensemble::Purpose;
+use levels::LevelRatios;
 use samples::Samples;
 use samples::features::{FEATURES, Matrix, Origin};
 use samples::statistics::median;
@@ -132,6 +134,8 @@ pub struct LogInterval {
     pub below: f64,
     /// Reach above the prediction.
     pub above: f64,
+    /// Reach at other levels of coverage, relative to this one of 90 %, where it is known.
+    pub levels: Option<LevelRatios>,
 }
 
 pub trait Fitted {

@@ -2,6 +2,7 @@
 
 use super::UNSEEN;
 use super::applicability::ApplicabilityDomain;
+use super::levels::LevelRatios;
 use samples::Samples;
 use samples::features::{Matrix, View};
 use samples::schedules::Schedules;
@@ -42,6 +43,9 @@ pub struct OperatorStatistics {
     pub half_widths: BTreeMap<String, f64>,
     /// Half-widths for queries with less schedule knowledge than the training data.
     pub half_widths_by_view: BTreeMap<View, BTreeMap<String, f64>>,
+    /// Half-widths at other levels of coverage, by device as above; empty in files of older versions.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub levels: BTreeMap<String, LevelRatios>,
     /// Names of the sizes in the source table, by feature name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub size_names: BTreeMap<String, String>,
@@ -118,6 +122,9 @@ impl OperatorStatistics {
         if !self.applicability.as_ref().is_none_or(|domain| domain.is_sound(width)) {
             return Err("what intervals widen by is not sound".to_owned());
         }
+        if !self.levels.values().all(LevelRatios::is_sound) {
+            return Err("the widths of an interval at several levels contradict each other".to_owned());
+        }
         match self
             .half_widths_by_view
             .values()
@@ -136,8 +143,12 @@ impl OperatorStatistics {
 
     /// Returns the half-width of a query's 90 % interval, widened away from the training data.
     pub fn half_width_of(&self, device: &str, view: View, row: &[f32]) -> Option<f64> {
-        let factor = self.applicability.as_ref().map_or(1.0, |domain| domain.widening(row));
-        Some(factor * self.half_width(device, view)?)
+        Some(self.widening(row) * self.half_width(device, view)?)
+    }
+
+    /// Returns the factor by which the half-width is larger than usual, away from the training data.
+    pub fn widening(&self, row: &[f32]) -> f64 {
+        self.applicability.as_ref().map_or(1.0, |domain| domain.widening(row))
     }
 
     /// Returns the half-width for a device and view; falls back to the one for unseen devices.
@@ -147,6 +158,11 @@ impl OperatorStatistics {
             of_view.or_else(|| self.half_widths.get(device)).copied()
         };
         of(device).or_else(|| of(UNSEEN))
+    }
+
+    /// Returns the widths of intervals at other levels on a device; falls back to those for unseen devices.
+    pub fn levels_on(&self, device: &str) -> Option<LevelRatios> {
+        self.levels.get(device).or_else(|| self.levels.get(UNSEEN)).copied()
     }
 
     /// Returns the launch overhead for a thread count. Larger counts than known use the largest known one.

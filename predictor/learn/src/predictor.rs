@@ -112,20 +112,35 @@ pub struct Prediction {
     pub basis: Basis,
     /// Reasons why the query is outside of the training data; empty inside.
     pub outside: Vec<String>,
+    /// Reason why the interval is wider than [`WIDE`].
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wide: Option<String>,
     /// The class of hosts that the time is for, where that is not the device that was learned from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub this_host: Option<String>,
 }
 
+/// Ratio of both ends of an interval from which on it is marked and explained.
+pub const WIDE: f64 = 4.0;
+
 impl Prediction {
-    /// Turns an answer about the machine that was learned from into one about another host.
-    pub fn translate(&mut self, host: &HostTranslation) {
+    /// Widens or narrows the interval by a factor of its logarithmic width.
+    pub fn rescale(&mut self, ratio: f64) {
+        self.low_ns = self.time_ns * (self.low_ns / self.time_ns).powf(ratio);
+        self.high_ns = self.time_ns * (self.high_ns / self.time_ns).powf(ratio);
+    }
+
+    /// Turns an answer about a kind of operator on the machine that was learned from into one about another host.
+    pub fn translate(&mut self, host: &HostTranslation, kind: &str) {
         let (time, low, high) = (self.time_ns, self.low_ns, self.high_ns);
         if self.basis != Basis::Bound {
             self.low_ns = time * (-host.widened((time / low).ln())).exp();
             self.high_ns = time * host.widened((high / time).ln()).exp();
         }
-        let factor = host.factor(self.bound);
+        if self.high_ns / self.low_ns > WIDE && self.wide.is_none() {
+            self.wide = Some("the operators measured on this machine differ that much".to_owned());
+        }
+        let factor = host.factor(kind, self.bound);
         let times = [
             &mut self.time_ns,
             &mut self.low_ns,
@@ -226,6 +241,7 @@ impl Predictor {
                     format!("the training data lacks `{}`{few}: this is a lower bound", query.operator)
                 }
             }],
+            wide: None,
             this_host: None,
         })
     }
@@ -299,7 +315,8 @@ impl Predictor {
         if !is_known && correction.is_none() {
             outside.insert(0, "the training data lacks the device".to_owned());
         }
-        let half_width = operator.statistics.half_width_of(query.device, view, &row);
+        let half_width = operator.statistics.half_width(query.device, view);
+        let widening = operator.statistics.widening(&row);
         let bound = bound_of(memory_ns, roofline_ns, overhead_ns);
         let corrected = |correction| operator.corrected_by(correction, &Matrix::of(row.len(), row.clone()))[0];
         let correction = correction.map_or(0.0, corrected);
@@ -318,7 +335,8 @@ impl Predictor {
             is_known,
             basis,
             outside,
-            half_width,
+            half_width: half_width.map(|half_width| widening * half_width),
+            widening,
             bound,
             choice: None,
         })
@@ -360,6 +378,8 @@ struct ResolvedQuery<'a> {
     basis: Basis,
     outside: Vec<String>,
     half_width: Option<f64>,
+    /// Factor of the half-width that is due to the distance from the training data.
+    widening: f64,
     correction: f64,
     threads: f64,
     held_out: Option<CrossValidatedError>,
@@ -393,7 +413,17 @@ impl ResolvedQuery<'_> {
             held_out: self.held_out,
             basis: self.basis,
             outside: std::mem::take(&mut self.outside),
+            wide: (wide * wide > WIDE).then(|| self.reason_of_width()),
             this_host: None,
+        }
+    }
+
+    fn reason_of_width(&self) -> String {
+        let usual = self.half_width.map_or(f64::NAN, |half_width| (2.0 * half_width / self.widening).exp());
+        let shapes = self.held_out.map_or(String::new(), |error| format!(", of {} learned", error.shapes));
+        match usual > WIDE {
+            true => format!("a tenth of held-out shapes{shapes} were further off"),
+            false => "its sizes are unlike those that were learned".to_owned(),
         }
     }
 }

@@ -100,7 +100,7 @@ impl Fitted for Quantiles {
                 // Quantiles are fitted independently and may cross.
                 let reach = |to: f32, from: f32| (f64::from(to - from) + margins).max(0.0);
                 let (below, above) = (reach(middle[place], low[place]), reach(high[place], middle[place]));
-                found.insert(*row, LogInterval { below, above });
+                found.insert(*row, LogInterval { below, above, levels: None });
             }
         }
         rows.iter().map(|row| found.get(row).copied()).collect()

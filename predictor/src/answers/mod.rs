@@ -9,7 +9,7 @@ pub use table::{RowAnswer, TableAnswers, answer_table};
 use crate::error::Result;
 use crate::queries::{
     self, AssumedThreads, HeldOutErrors, InPlaceTotal, NetworkQuestion, Operator, OperatorPrediction, Run, Setting,
-    Total,
+    Total, WidestKind,
 };
 use learn::predictor::Predictor;
 use serde::Serialize;
@@ -46,6 +46,8 @@ pub struct NetworkAnswer {
     pub in_place: Option<InPlaceTotal>,
     /// Errors of the layers on held-out shapes; None where they are not recorded.
     pub held_out: Option<HeldOutErrors>,
+    /// Where most of the total's width comes from; None where a layer has no interval.
+    pub widest: Option<WidestKind>,
 }
 
 impl<'a> Conditions<'a> {
@@ -91,6 +93,7 @@ pub fn predict_network(
         total: queries::total(&operators, &layers, run),
         in_place: queries::in_place_total(predictor, &operators, &layers, setting)?,
         held_out: queries::held_out_errors(&operators, &layers),
+        widest: queries::widest_kind(&operators, &layers),
         layers,
     })
 }

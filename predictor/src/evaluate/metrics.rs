@@ -1,11 +1,12 @@
 //! How far predictions are from measurements.
 
 use learn::LogInterval;
+use learn::levels::LEVELS;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use samples::statistics::quantile;
 use serde::{Deserialize, Serialize};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// How often groups are drawn again for the interval of the MAPE.
 const DRAWS: usize = 200;
@@ -49,6 +50,9 @@ pub struct IntervalScore {
     /// Predictions that had one.
     #[serde(default)]
     pub rows: usize,
+    /// Share of measurements inside of intervals at each level, by its percentage; of predictions that have such intervals.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub levels: BTreeMap<u8, f64>,
 }
 
 impl IntervalScore {
@@ -64,8 +68,20 @@ impl IntervalScore {
         let width = known.iter().map(|(_, reach)| 100.0 * (reach.above.exp() - (-reach.below).exp()));
         let half_width = width.sum::<f64>() / 2.0 / count;
         let coverage = 100.0 * inside as f64 / count;
-        (!known.is_empty()).then_some(IntervalScore { coverage, half_width, rows: known.len() })
+        let levels = LEVELS.into_iter().filter_map(|level| Some((level, coverage_at(level, &known)?))).collect();
+        (!known.is_empty()).then_some(IntervalScore { coverage, half_width, rows: known.len(), levels })
     }
+}
+
+/// Returns the share of measurements inside of intervals at a level, in percent; None if no prediction has them.
+fn coverage_at(level: u8, known: &[(f64, LogInterval)]) -> Option<f64> {
+    let ratios = known.iter().filter_map(|(log, reach)| Some((log, reach, reach.levels?.at(level)?)));
+    let (mut inside, mut count) = (0, 0);
+    for (log, reach, ratio) in ratios {
+        inside += usize::from(-reach.below * ratio <= *log && *log <= reach.above * ratio);
+        count += 1;
+    }
+    (count > 0).then(|| 100.0 * f64::from(inside as u32) / f64::from(count))
 }
 
 /// The metrics of predicted against measured times, in groups that are not independent inside.

@@ -55,7 +55,7 @@ pub fn explain_answer(
         (Some(feature), Some(samples)) => effects(predictor, samples, &operator.name, feature)?,
         _ => Vec::new(),
     };
-    let (explanation, limits) = translate_to_host(predictor, &setting, explanation, limits);
+    let (explanation, limits) = translate_to_host(predictor, &setting, &operator.name, explanation, limits);
     Ok(ExplainedAnswer {
         operator: operator.text,
         explanation,
@@ -71,11 +71,12 @@ pub fn explain_answer(
 fn translate_to_host(
     predictor: &Predictor,
     setting: &Setting,
+    kind: &str,
     explanation: Explanation,
     limits: Limits,
 ) -> (Explanation, Limits) {
     let before_ns = explanation.prediction.time_ns;
-    let prediction = queries::translate_to_host(predictor, setting, explanation.prediction);
+    let prediction = queries::translate_to_host(predictor, setting, kind, explanation.prediction);
     let factor = prediction.time_ns / before_ns;
     let bound_ns = factor * explanation.bound_ns;
     let (arithmetic_ns, memory_ns) = (factor * limits.arithmetic_ns, factor * limits.memory_ns);

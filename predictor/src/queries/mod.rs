@@ -6,7 +6,9 @@ mod totals;
 
 pub use networks::{ModelSource, NetworkQuestion, is_operator};
 pub use threads::{AssumedThreads, ThreadsOrigin, assumed_threads};
-pub use totals::{HeldOutErrors, InPlaceTotal, Run, Total, held_out_errors, in_place_total, total};
+pub use totals::{
+    HeldOutErrors, InPlaceTotal, Run, Total, WidestKind, held_out_errors, in_place_total, total, widest_kind,
+};
 
 use crate::devices;
 use crate::error::{Error, Result};
@@ -43,6 +45,8 @@ pub struct Setting {
     pub extras: BTreeMap<String, f64>,
     /// Whether questions outside of what was learned are answered.
     pub extrapolate: bool,
+    /// Level of the intervals in percent, one of [`learn::levels::LEVELS`]; None for 90.
+    pub level: Option<u8>,
 }
 
 impl Operator {
@@ -269,7 +273,7 @@ pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) ->
         let (operator, setting) = question;
         if is_unlearned(question) {
             let bound = predictor.bound(&to_query(predictor, operator, setting)?)?;
-            return Ok(translate_to_host(predictor, setting, bound));
+            return Ok(translate_to_host(predictor, setting, &operator.name, bound));
         }
         let mut answer = learned.next().expect("all others were asked")?;
         let learned_as = operator.as_learned(predictor).name;
@@ -282,9 +286,14 @@ pub fn predict_each(predictor: &Predictor, questions: &[(Operator, Setting)]) ->
 }
 
 /// An answer for this machine, where it is known how far that is and no other was named.
-pub(crate) fn translate_to_host(predictor: &Predictor, setting: &Setting, mut prediction: Prediction) -> Prediction {
+pub(crate) fn translate_to_host(
+    predictor: &Predictor,
+    setting: &Setting,
+    kind: &str,
+    mut prediction: Prediction,
+) -> Prediction {
     if let (Some(host), None) = (&predictor.this_host, &setting.device) {
-        prediction.translate(host);
+        prediction.translate(host, kind);
     }
     prediction
 }
@@ -313,7 +322,10 @@ fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)
         let (operator, setting) = question?;
         let prediction = prediction.expect("what is a question was asked")?;
         match prediction.outside.first().filter(|_| prediction.basis != Basis::Learned && !setting.extrapolate) {
-            None => Ok(translate_to_host(predictor, &setting, prediction)),
+            None => {
+                let prediction = translate_to_host(predictor, &setting, &operator.name, prediction);
+                at_level(predictor, &setting, &operator, prediction)
+            }
             Some(_) => Err(Error::Query(format!(
                 "`{}` is outside of the training range ({}); measure similar operators, or extrapolate",
                 operator.text,
@@ -322,6 +334,23 @@ fn predict_some(predictor: &Predictor, questions: Vec<Result<(Operator, Setting)
         }
     };
     questions.into_iter().zip(answered).map(result).collect()
+}
+
+/// Gives an answer the interval at the level that the setting asks for.
+fn at_level(
+    predictor: &Predictor,
+    setting: &Setting,
+    operator: &Operator,
+    mut prediction: Prediction,
+) -> Result<Prediction> {
+    if let Some(level) = setting.level {
+        let levels = predictor.operator(&operator.name)?.statistics.levels_on(device(predictor, setting)?);
+        let ratio = levels.and_then(|levels| levels.at(level)).or((level == 90).then_some(1.0)).ok_or_else(|| {
+            Error::Query(format!("the predictor keeps no intervals at {level} %; train it again, or leave --level out"))
+        })?;
+        prediction.rescale(ratio);
+    }
+    Ok(prediction)
 }
 
 /// A question as the predictor takes it.

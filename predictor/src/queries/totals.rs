@@ -121,6 +121,26 @@ pub fn total(operators: &[Operator], predictions: &[OperatorPrediction], run: &R
     }
 }
 
+/// The kind of operators that most of the width of a total's interval comes from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WidestKind {
+    /// The kind.
+    pub kind: String,
+    /// Its share of the squared distance from the time to the upper end.
+    pub share: f64,
+}
+
+/// Returns the kind that contributes most to the upper end of a total; None where an operator has no interval.
+pub fn widest_kind(operators: &[Operator], predictions: &[OperatorPrediction]) -> Option<WidestKind> {
+    let mut halves: BTreeMap<&str, f64> = BTreeMap::new();
+    for (operator, OperatorPrediction { count, prediction, .. }) in operators.iter().zip(predictions) {
+        *halves.entry(&operator.name).or_default() += *count as f64 * (prediction.high_ns - prediction.time_ns);
+    }
+    let all: f64 = halves.values().map(|half| half * half).sum();
+    let (kind, half) = halves.into_iter().max_by(|one, two| one.1.total_cmp(&two.1))?;
+    (all.is_finite() && all > 0.0).then(|| WidestKind { kind: kind.to_owned(), share: half * half / all })
+}
+
 /// A model whose operators run in their places: what its sum misses.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct InPlaceTotal {
@@ -180,6 +200,7 @@ mod tests {
                 held_out: None,
                 basis: Basis::Learned,
                 outside: Vec::new(),
+                wide: None,
                 this_host: None,
             };
             let operator = Operator { name, text: String::new(), work, count: *count };
@@ -198,6 +219,15 @@ mod tests {
         let found = held_out_errors(&operators, &predictions).expect("two are known");
         assert_eq!((found.weighted_percent, found.known_share), (20.0, 0.8));
         assert_eq!((found.worst.as_str(), found.worst_error), ("kind 1", error(50.0)));
+    }
+
+    #[test]
+    fn the_kind_behind_the_width_is_named() {
+        let (operators, mut predictions) = asked(&[(100.0, 3), (500.0, 1)]);
+        let found = widest_kind(&operators, &predictions).expect("all have intervals");
+        assert!(found.kind == "kind 1" && (found.share - 2500.0 / 3400.0).abs() < 1e-9, "{found:?}");
+        predictions[0].prediction.high_ns = f64::NAN;
+        assert_eq!(widest_kind(&operators, &predictions), None);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::loading::read_predictor;
 use crate::options::{PredictorFlags, model_source};
 use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text};
 use clap::Args;
+use learn::levels::LEVELS;
 use learn::predictor::Basis;
 use predictor::answers::{Conditions, NetworkAnswer, predict_network, predict_operators};
 use predictor::origin::Origin;
@@ -89,9 +90,10 @@ pub struct Predict {
     /// Other knobs are those of the default schedule.
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "model")]
     pub knob: Vec<String>,
-    /// Answer outside of the training range, with a note
-    ///
-    /// Operators of --model are always answered.
+    /// Share of measurements that intervals hold, in percent
+    #[arg(long, default_value_t = 90, value_name = "PERCENT", value_parser = level)]
+    pub level: u8,
+    /// Answer questions outside of what was learned, and say so; operators of --model are always answered
     #[arg(long)]
     pub extrapolate: bool,
     /// Print one JSON document and nothing else
@@ -139,7 +141,11 @@ fn answer(predict: &Predict) -> Result<u8> {
     if !predictions.is_empty() {
         print_text(
             predict.json,
-            &format!("{}\n{}", texts::operator_table(&predictions), texts::on_threads(&conditions.threads)),
+            &format!(
+                "{}\n{}",
+                texts::operator_table(&predictions, predict.level),
+                texts::on_threads(&conditions.threads)
+            ),
         )?;
     }
     print_notes("warning", refused.iter().map(|one| &one.reason));
@@ -167,7 +173,7 @@ fn network(name: &str, conditions: &Conditions<'_>, run: &Run, predict: &Predict
     let source = ModelSource::of(modelsource, name);
     let answer = predict_network(conditions, &NetworkQuestion { source, name, batch, tokens }, run)?;
     let heading = format!("{name}, batch {batch}, {}", texts::on_threads(&conditions.threads));
-    print_text(predict.json, &texts::network_table(&heading, &answer.layers, &answer.total))?;
+    print_text(predict.json, &texts::network_table(&heading, &answer, predict.level))?;
     print_text(predict.json, &texts::held_out_text(answer.held_out.as_ref()))?;
     if let Some(in_place) = &answer.in_place {
         print_text(predict.json, &texts::in_place_text(in_place))?;
@@ -175,11 +181,18 @@ fn network(name: &str, conditions: &Conditions<'_>, run: &Run, predict: &Predict
     Ok(answer)
 }
 
+/// Parses a level that intervals are kept at.
+fn level(text: &str) -> std::result::Result<u8, String> {
+    let known = || LEVELS.map(|level| level.to_string()).join(", ");
+    text.parse().ok().filter(|level| LEVELS.contains(level)).ok_or_else(|| format!("give one of {}", known()))
+}
+
 fn setting(predict: &Predict) -> Result<Setting> {
     let mut setting = Setting {
         device: predict.device.clone(),
         threads: predict.threads.map(f64::from),
         extrapolate: predict.extrapolate,
+        level: (predict.level != 90).then_some(predict.level),
         ..Setting::default()
     };
     setting.set_knobs(&predict.knob)?;

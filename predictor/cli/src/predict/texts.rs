@@ -2,8 +2,9 @@
 
 use crate::paper;
 use learn::cross_validation::CrossValidatedError;
-use learn::predictor::{Basis, Prediction};
-use predictor::queries::{AssumedThreads, HeldOutErrors, InPlaceTotal, OperatorPrediction, Total};
+use learn::predictor::{Basis, Prediction, WIDE};
+use predictor::answers::NetworkAnswer;
+use predictor::queries::{AssumedThreads, HeldOutErrors, InPlaceTotal, OperatorPrediction};
 use report::{Cell, Table, UNKNOWN, between, duration, figures, percent, words};
 use std::fmt::Write;
 
@@ -42,11 +43,11 @@ pub fn held_out_text(errors: Option<&HeldOutErrors>) -> String {
     )
 }
 
-pub fn operator_table(predictions: &[OperatorPrediction]) -> String {
+pub fn operator_table(predictions: &[OperatorPrediction], level: u8) -> String {
     let mut table = Table::new([
         words("operator"),
         figures("time"),
-        figures("90 % between"),
+        figures(format!("{level} % between")),
         figures("held out, off by").drops(3),
         figures("at best").drops(2),
         words("bound by").least(6).drops(1),
@@ -67,13 +68,14 @@ pub fn operator_table(predictions: &[OperatorPrediction]) -> String {
     table.on(&paper())
 }
 
-/// Returns the table of a network's layers in graph order, with equal layers on one line.
-pub fn network_table(heading: &str, predictions: &[OperatorPrediction], total: &Total) -> String {
+/// The layers of a model that are alike are one line; in the order of the graph.
+pub fn network_table(heading: &str, answer: &NetworkAnswer, level: u8) -> String {
+    let NetworkAnswer { layers: predictions, total, .. } = answer;
     let mut table = Table::new([
         words("layer"),
         figures("×"),
         figures("each"),
-        figures("90 % between"),
+        figures(format!("{level} % between")),
         figures("held out, off by").drops(3),
         figures("all"),
         figures("share").drops(2),
@@ -96,7 +98,7 @@ pub fn network_table(heading: &str, predictions: &[OperatorPrediction], total: &
         ]);
     }
     let mut text = format!(
-        "{heading}\n{}\ntotal: {} (90 % between {})",
+        "{heading}\n{}\ntotal: {} ({level} % between {})",
         table.on(&paper()),
         duration(total.time_ns),
         between(total.low_ns, total.high_ns)
@@ -104,6 +106,9 @@ pub fn network_table(heading: &str, predictions: &[OperatorPrediction], total: &
     let _ = write!(text, "; {} operators, {} of starting them", total.calls, duration(total.dispatch_ns));
     if total.hidden_ns > 0.0 {
         let _ = write!(text, ", {} of it hidden", duration(total.hidden_ns));
+    }
+    if let Some(widest) = &answer.widest {
+        let _ = write!(text, "\nmost of the interval's width comes from {} ({})", widest.kind, percent(widest.share));
     }
     let share = |part_ns: f64| format!("{:.1} %", 100.0 * part_ns / total.operators_ns);
     let count =
@@ -164,8 +169,11 @@ fn remarks_cell(prediction: &Prediction) -> Cell {
         Basis::Extrapolated => format!("extrapolated: {}", prediction.outside.join("; ")),
         Basis::Bound => prediction.outside.join("; "),
     });
+    let ratio = prediction.high_ns / prediction.low_ns;
+    let wide =
+        prediction.wide.iter().filter(|_| ratio > WIDE).map(|reason| format!("interval {ratio:.0}× wide: {reason}"));
     let is_beyond = prediction.time_ns < prediction.attainable_ns;
     let beyond = is_beyond.then(|| "faster than at best, as such operators were where they were measured".to_owned());
-    let cell = Cell::from(choice.chain(outside).chain(beyond).collect::<Vec<_>>().join("; "));
+    let cell = Cell::from(choice.chain(outside).chain(wide).chain(beyond).collect::<Vec<_>>().join("; "));
     if prediction.outside.is_empty() { cell } else { cell.uncertain() }
 }
