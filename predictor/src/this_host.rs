@@ -128,8 +128,7 @@ impl Calibration {
         let count = known.known().count();
         if count < FEWEST {
             return Err(Error::Probe(format!(
-                "only {count} of {} sentinels have a time that is known to {:.0} %, and {FEWEST} are needed: others compute on this \
-                 machine; try again when it is quieter",
+                "only {count} of {} sentinels have an uncertainty below {:.0} %, and {FEWEST} are needed: the machine is busy; try again when it is quieter",
                 SENTINELS.len() * threads.len(),
                 100.0 * UNCERTAINTY_MOST
             )));

@@ -2,7 +2,7 @@
 
 use crate::installation::{cache_folder, collector, predictor_file};
 use crate::loading::load_samples_from;
-use crate::options::{Filter, whole_seconds};
+use crate::options::Filter;
 use crate::{DONE, DONE_WITH_LOSSES, begin, finish, paper, print_json, print_text};
 use clap::Args;
 use learn::adaptation;
@@ -26,8 +26,10 @@ pub struct Adapt {
     /// Predictor file of `train` [default: built-in, for GPUs with --mapping, else for CPUs]
     #[arg(long, value_name = "FILE")]
     pub predictor: Option<PathBuf>,
-    /// Measure seven fixed operators on this machine with `opcollect` in at least three rounds, about a minute, and keep the factors
-    /// between it and the machine where the predictor learned; all commands, `serve` and Python then predict for this machine
+    /// Measure seven fixed operators with `opcollect` to calibrate this machine
+    ///
+    /// This takes at least three rounds, about a minute. The calibration is the ratio of the measured to the predicted
+    /// times. All commands, `serve` and Python then predict for this machine.
     #[arg(long, conflicts_with = "data")]
     pub this_host: bool,
     /// Records, a store, or a table of times of the new device; repeatable
@@ -48,8 +50,8 @@ pub struct Adapt {
     /// With --this-host, replace the kept calibration even if its rounds agreed better
     #[arg(long, requires = "this_host")]
     pub replace: bool,
-    /// Seconds that --this-host may take
-    #[arg(long, default_value_t = 180, value_name = "SECONDS", requires = "this_host", value_parser = whole_seconds)]
+    /// Time limit of --this-host in seconds, 10 to 3600
+    #[arg(long, default_value_t = 180, value_name = "SECONDS", requires = "this_host", value_parser = whole_seconds::<10, 3600>)]
     pub seconds: u64,
     /// Print one JSON document and nothing else
     #[arg(long)]
@@ -120,7 +122,7 @@ fn this_host(arguments: &Adapt) -> Result<u8> {
     print_text(arguments.json, &sentinel_table(&known))?;
     let disturbed = known.sentinels.len() - known.known().count();
     if disturbed > 0 {
-        let warning = format!("{disturbed} sentinels were disturbed and do not count; a quieter machine says more");
+        let warning = format!("{disturbed} noisy sentinels were ignored; results are better on a quieter machine");
         print_notes("warning", [warning]);
     }
     print_text(arguments.json, &repeats_note(&known))?;

@@ -30,9 +30,11 @@ Examples:
 pub struct Eval {
     #[command(flatten)]
     pub data: Data,
-    /// What is held out: P0 nothing (repeats), P1 shapes, P1x the largest shapes, P1m shapes as models have
-    /// them, P2 models, P2f families of models, P3 devices, P4 devices but for a few times, P5 shapes, scored by the order of schedules; K machines, asked for the fastest thread count of
-    /// their curves by three and four probes
+    /// Held-out part: P0, P1, P1x, P1m, P2, P2f, P3, P4, P5 or K
+    ///
+    /// P0 nothing (repeated measurements), P1 shapes, P1x the largest shapes, P1m shapes as they occur in models, P2
+    /// models, P2f families of models, P3 devices, P4 devices but for a few times, P5 shapes, scored by the ranking of
+    /// schedules, K machines, asked for the fastest thread count of their curves by three and four probes.
     #[arg(long, default_value = "P1", value_name = "NAME")]
     pub protocol: String,
     /// Learners to compare, separated by commas

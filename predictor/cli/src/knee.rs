@@ -23,17 +23,20 @@ pub struct KneeArguments {
     /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`; with --data as the table names it
     #[arg(long, value_name = "TEXT")]
     pub op: String,
-    /// Answer from the rows of this table that are of --op on --device, with the curves of its other machines as prior; without a
-    /// predictor; repeatable
+    /// Answer from the rows of --op on --device in this table, without a predictor; repeatable
+    ///
+    /// Curves of its other machines are the prior.
     #[arg(long, value_name = "PATH", requires_all = ["mapping", "device"], conflicts_with_all = ["predictor", "calibration", "probe", "knob", "threads", "over"])]
     pub data: Vec<PathBuf>,
     /// TOML file that names the table's columns for operator, device, threads and time
     #[arg(long, value_name = "FILE", requires = "data")]
     pub mapping: Option<PathBuf>,
-    /// Use only this many rows, the most informative first, and say what the others would have saved [default: all]
+    /// Use only this many rows, the most informative first [default: all]
+    ///
+    /// The answer then says what the other rows would have saved.
     #[arg(long, value_name = "COUNT", requires = "data", value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub probes: Option<u32>,
-    /// What the curve goes over: `threads` or a knob such as `tile_x`; repeatable
+    /// Axis of the curve: `threads` or a knob such as `tile_x`; repeatable
     #[arg(long, default_value = "threads", value_name = "NAME")]
     pub over: Vec<String>,
     /// Maximum number of threads of the curve [default: that of the training data]

@@ -98,12 +98,10 @@ fn apply_calibration(predictor: &mut Predictor, flags: &PredictorFlags, device: 
         (None, _) if flags.predictor.is_some() => return Ok(()),
         (None, Err(_)) => return Ok(()),
         (None, Ok(learned_on)) if here == learned_on => format!(
-            "the predictor that came with the program speaks from machines like this one, `{learned_on}`; how quiet this one is, \
-             `oppredict adapt --this-host` finds out in about a minute"
+            "the built-in predictor was trained on machines like this one, `{learned_on}`; `oppredict adapt --this-host` calibrates it in about a minute"
         ),
         (None, Ok(learned_on)) => format!(
-            "the predictor that came with the program speaks from `{learned_on}`, and these are its times; this machine is \
-             `{here}`: how far it is, `oppredict adapt --this-host` finds out in about a minute"
+            "times are those of `{learned_on}`, on which the built-in predictor was trained; this machine is `{here}`: `oppredict adapt --this-host` calibrates it in about a minute"
         ),
     };
     print_notes("note", [note]);

@@ -90,10 +90,12 @@ pub struct Predict {
     /// Other knobs are those of the default schedule.
     #[arg(long, value_name = "NAME=VALUE", conflicts_with = "model")]
     pub knob: Vec<String>,
-    /// Share of measurements that intervals hold, in percent
+    /// Level of the intervals in percent: 50, 80, 90 or 95
     #[arg(long, default_value_t = 90, value_name = "PERCENT", value_parser = level)]
     pub level: u8,
-    /// Answer questions outside of what was learned, and say so; operators of --model are always answered
+    /// Answer outside of the training range, with a note
+    ///
+    /// Operators of --model are always answered.
     #[arg(long)]
     pub extrapolate: bool,
     /// Print one JSON document and nothing else

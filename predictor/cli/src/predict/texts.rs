@@ -68,7 +68,7 @@ pub fn operator_table(predictions: &[OperatorPrediction], level: u8) -> String {
     table.on(&paper())
 }
 
-/// The layers of a model that are alike are one line; in the order of the graph.
+/// Returns the table of a network's layers in graph order, with equal layers on one line.
 pub fn network_table(heading: &str, answer: &NetworkAnswer, level: u8) -> String {
     let NetworkAnswer { layers: predictions, total, .. } = answer;
     let mut table = Table::new([
