@@ -3,7 +3,7 @@
 use super::Space;
 use super::axes::{BLOCK, ChoiceAxis, Declaration, HELPERS_AT, LAYOUT, TILE_Y, divisors};
 use super::choices::{HelpersAt, LayoutKind, Unseen};
-use super::register_tile::product_registers;
+use super::register_tile::{has_few_registers, product_registers};
 use super::template::parameter_extents;
 use crate::machine::Cpu;
 use crate::tiles::{filled, reach_little_past};
@@ -53,7 +53,7 @@ pub(crate) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
     let blocks: Vec<i64> =
         [lanes, 2 * lanes, 4 * lanes].into_iter().filter(|&block| block < 2 * places.max(1)).collect();
     let (Some(_), true) = (blocks.first(), queries > 1) else { return };
-    let tiles = tiles(queries);
+    let tiles = tiles(machine, queries);
     let (block, tile) = best_tile(machine, [queries, places], &blocks, &tiles);
     space.axes.insert(
         0,
@@ -74,31 +74,35 @@ pub(crate) fn extend(space: &mut Space, task: &Task, machine: &Cpu) {
     }
 }
 
-/// Returns how many queries a tile may have: divisors, and if all are small, numbers whose last tile reaches at most an eighth past
-/// the end.
-fn tiles(queries: i64) -> Vec<i64> {
+/// Returns how many queries a tile may have: divisors, and if none of them suits the registers, numbers whose last tile reaches at most
+/// an eighth past the end.
+fn tiles(machine: &Cpu, queries: i64) -> Vec<i64> {
     const ENOUGH: i64 = 4;
     const MOST: i64 = 8;
+    /// Queries whose scores of two vectors of places fit 16 registers.
+    const FITTING: i64 = 6;
+    let most = if has_few_registers(machine) { FITTING } else { MOST };
     let dividing: Vec<i64> = divisors(queries).filter(|&rows| rows <= MOST).collect();
-    let is_enough = dividing.iter().any(|&rows| rows >= ENOUGH.min(queries));
+    let is_enough = dividing.iter().any(|rows| (ENOUGH.min(queries)..=most).contains(rows));
     let is_close = |rows: &i64| reach_little_past(queries, *rows);
     if is_enough { dividing } else { (1..=MOST.min(queries)).filter(is_close).collect() }
 }
 
-/// Returns the block of places and the queries of the default tile: the fewest loads per multiply-add among tiles that fit the
-/// registers and whose blocks reach past the last place the least.
+/// Returns the block of places and the queries of the default tile: among tiles that fit the registers the least work, past the end
+/// included. Each score costs its share of loads, and exponentials and sums that are the same for all tiles.
 fn best_tile(machine: &Cpu, [queries, places]: [i64; 2], blocks: &[i64], tiles: &[i64]) -> (i64, i64) {
+    /// Cost of what is the same for all tiles, in loads per multiply-add.
+    const OTHER_STEPS: f64 = 2.0;
     let vectors = |block: i64| block / machine.vector_lanes;
     let fits = |(block, rows): &(i64, i64)| {
         *rows == 1 || product_registers(vectors(*block), *rows) <= machine.vector_registers
     };
-    let loads = |(block, rows): (i64, i64)| {
-        let waste = filled(queries, rows) as f64 / queries as f64;
-        waste * (vectors(block) + rows) as f64 / (vectors(block) * rows) as f64
+    let cost = |(block, rows): (i64, i64)| {
+        let scores = filled(queries, rows) * filled(places, block);
+        let loads = (vectors(block) + rows) as f64 / (vectors(block) * rows) as f64;
+        scores as f64 * (OTHER_STEPS + loads)
     };
-    let cheaper = |one: &(i64, i64), other: &(i64, i64)| {
-        filled(places, one.0).cmp(&filled(places, other.0)).then(loads(*one).total_cmp(&loads(*other)))
-    };
+    let cheaper = |one: &(i64, i64), other: &(i64, i64)| cost(*one).total_cmp(&cost(*other));
     let tiles = blocks.iter().flat_map(|&block| tiles.iter().map(move |&rows| (block, rows)));
     tiles.filter(fits).min_by(cheaper).unwrap_or((blocks[0], 1))
 }

@@ -8,7 +8,8 @@ use super::choices::{CopyAt, LayoutKind, PadAt, SumAt, SumOrder, TileOrder, Writ
 use super::dots;
 use super::extents::{Blocking, Extents, is_depthwise};
 use super::register_tile::{
-    DEEP_ROWS, Tile, Together, best_tile, depthwise_tile, is_deep, registers, row_tile, together,
+    DEEP_ROWS, Tile, Together, best_tile, depthwise_tile, group_tile, has_few_registers, imbalance, is_deep, registers,
+    row_tile, together,
 };
 use super::taps::is_worth_it;
 use super::{Domain, Knobs, Space, SpaceLimits, Template};
@@ -16,6 +17,7 @@ use crate::flat::ENOUGH;
 use crate::machine::Cpu;
 use crate::tiles::{count, filled, reach_little_past};
 use models::Choice;
+use std::ops::RangeInclusive;
 
 /// Tiles along channels that are taken together.
 pub static CACHE_C: NumberAxis = NumberAxis::new("cache_c").neutral(1);
@@ -158,10 +160,24 @@ fn widths(machine: &Cpu, extents: &Extents) -> Vec<i64> {
     } else if !has_enough {
         widths
             .extend((*ENOUGH.start()..=MOST).filter(|width| columns % width != 0 && *width < columns).filter(is_close));
+    } else if needs_narrow(machine, extents, &widths) {
+        widths.extend(NARROW.filter(|width| columns % width != 0).filter(is_close));
     }
     widths.sort_unstable();
     widths.dedup();
     widths
+}
+
+/// Columns of tiles that have two or three vectors of channels and fit 16 registers.
+const NARROW: RangeInclusive<i64> = 4..=6;
+
+/// Whether tiles of pointwise sums with few registers may reach past the end of a row that such tiles do not divide, or whose result
+/// goes through functions, which have whole vectors then. Short sums gain less than the last block costs.
+fn needs_narrow(machine: &Cpu, extents: &Extents, widths: &[i64]) -> bool {
+    const LONG_SUM: i64 = 192;
+    let is_pointwise = extents.is_single && extents.is_dense && extents.may_fill;
+    let is_odd = extents.summed >= LONG_SUM && !widths.iter().any(|width| NARROW.contains(width));
+    has_few_registers(machine) && is_pointwise && (is_odd || extents.has_functions)
 }
 
 /// Those and all others that a register tile may have: where columns are no vector the last tile may reach past the end, and a
@@ -211,7 +227,7 @@ fn read_as_they_are(extents: &Extents, blocks: &[i64]) -> Vec<i64> {
 /// A register tile that fills most of the vector registers with accumulators.
 fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths: &[i64]) -> Knobs {
     let is_depthwise = is_depthwise(extents);
-    let row_tile = row_tile(machine, extents, widths);
+    let row_tile = row_tile(machine, extents, widths).or_else(|| group_tile(machine, extents, widths));
     let panels = panels(machine, extents, blocks);
     let has_panels = panels.is_some();
     let is_copied = has_panels || is_copied(extents);
@@ -248,8 +264,9 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     // What is read whole for each tile of the other should be the smaller one; weights lie better than columns do.
     let is_filled = extents.columns % tile.columns != 0;
     let is_large = extents.sources > 2 * extents.weights;
-    let is_by_space =
-        is_copied && extents.is_conv || extents.is_single && if is_filled { extents.rows > 1 } else { is_large };
+    let is_by_space = is_copied && extents.is_conv
+        || extents.is_single
+            && if is_filled { extents.rows > 1 } else { is_large || is_balanced_by_space(machine, extents, &tile) };
     OUTER.set(&mut knobs, if is_by_space { TileOrder::Space } else { TileOrder::Channels });
     if is_copied {
         COPY_AT.set(&mut knobs, CopyAt::Outer);
@@ -281,6 +298,16 @@ fn contraction_default(machine: &Cpu, extents: &Extents, blocks: &[i64], widths:
     // The compiler's own vectors read elements far from each other better.
     VECTORIZE.set(&mut knobs, if is_depthwise && extents.step > 2 { YesNo::No } else { YesNo::Yes });
     knobs
+}
+
+/// Whether threads share the tiles of one row more evenly than those of channels, and the weights, which each of these reads, stay in a
+/// core's cache.
+fn is_balanced_by_space(machine: &Cpu, extents: &Extents, tile: &Tile) -> bool {
+    const CACHED: i64 = 1 << 18;
+    const UNEVEN: f64 = 1.1;
+    let by_channels = imbalance(machine, count(extents.channels, tile.block * tile.channels));
+    let by_columns = imbalance(machine, count(extents.columns, tile.columns));
+    extents.rows == 1 && extents.weights <= CACHED && by_channels > UNEVEN * by_columns
 }
 
 /// Tiles along columns whose input is copied together by default: more keep two threads less alike.

@@ -2,7 +2,7 @@
 
 use super::axes::upto;
 use super::dots;
-use super::extents::Extents;
+use super::extents::{Blocking, Extents};
 use super::is_vector;
 use crate::machine::Cpu;
 use crate::tiles::{count, filled};
@@ -51,10 +51,16 @@ pub(crate) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths
                     let slower = spilling(machine, extents, vectors, broadcasts);
                     let Some(slower) = slower.filter(|_| is_kept) else { continue };
                     let read = if is_gathered { columns } else { vectors };
-                    let loads = (read + broadcasts) as f64 / (vectors * broadcasts) as f64;
-                    let steps =
-                        if extents.is_conv { conv_steps(extents, loads, vectors * broadcasts, columns) } else { loads };
-                    let slower = slower * reading(extents, block * channels, broadcasts);
+                    let inputs = broadcasts * if may_block { groups_of(machine, extents, block * channels) } else { 1 };
+                    let loads = (read + inputs) as f64 / (vectors * broadcasts) as f64;
+                    let steps = if extents.is_conv {
+                        conv_steps(extents, loads, vectors * broadcasts, columns)
+                            + function_steps(machine, extents, columns)
+                    } else {
+                        loads
+                    };
+                    let slower = slower * reading(machine, extents, block * channels, broadcasts);
+                    let slower = slower * cut_imbalance(machine, extents, block * channels, columns);
                     let cost = steps * slower * waste(machine, extents, block, columns, may_block);
                     // Of tiles that cost the same the one whose weights lie together; wide blocks are for products.
                     let is_wide = block > WIDE && extents.is_conv && !extents.is_single;
@@ -90,12 +96,47 @@ fn spilling(machine: &Cpu, extents: &Extents, vectors: i64, broadcasts: i64) -> 
     }
 }
 
+/// Returns the number of groups whose inputs a tile with this many channels reads, as far as it decides a tile.
+///
+/// With AVX2 a tile of one group spills the inputs that its taps share, and with NEON it takes more sums than stay in registers.
+fn groups_of(machine: &Cpu, extents: &Extents, channels: i64) -> i64 {
+    /// Lanes of AVX-512.
+    const LANES: i64 = 16;
+    match extents.blocking {
+        Blocking::Dividing(group) if extents.is_conv && machine.vector_lanes >= LANES => count(channels, group),
+        _ => 1,
+    }
+}
+
+/// Whether the machine has long vectors but only 16 registers for them, as with AVX2.
+pub(crate) fn has_few_registers(machine: &Cpu) -> bool {
+    machine.vector_registers <= 16 && machine.vector_lanes >= 8
+}
+
+/// Returns the steps of exponentials and similar functions behind a convolution, per vector of the result, with few registers.
+///
+/// Their vectors are as wide as the tile, or as a row where the tiles reach past its end.
+fn function_steps(machine: &Cpu, extents: &Extents, columns: i64) -> f64 {
+    const FULL_VECTOR: f64 = 40.0;
+    if !extents.has_functions || !has_few_registers(machine) {
+        return 0.0;
+    }
+    let is_cut = extents.columns % columns != 0;
+    if is_cut { FULL_VECTOR } else { FULL_VECTOR * filled(columns, machine.vector_lanes) as f64 / columns as f64 }
+}
+
 /// Returns the slowdown of a convolution's tile with a single position, which uses each loaded weight once, if the weights of its
 /// channels exceed a core's caches.
-fn reading(extents: &Extents, channels: i64, broadcasts: i64) -> f64 {
+///
+/// With few registers other tiles are an alternative as long as the nearest cache holds their inputs, a line for each channel.
+fn reading(machine: &Cpu, extents: &Extents, channels: i64, broadcasts: i64) -> f64 {
     const CACHED_BYTES: i64 = 1 << 19;
+    const NEAREST_BYTES: i64 = 1 << 15;
+    const LINE_BYTES: i64 = 64;
     let bytes = channels.saturating_mul(extents.summed).saturating_mul(extents.weight_bytes);
-    if extents.is_conv && broadcasts == 1 && bytes > CACHED_BYTES { 1.4 } else { 1.0 }
+    let is_near = has_few_registers(machine) && extents.depth * LINE_BYTES <= NEAREST_BYTES;
+    let cached = if is_near { NEAREST_BYTES } else { CACHED_BYTES };
+    if extents.is_conv && broadcasts == 1 && bytes > cached { 1.4 } else { 1.0 }
 }
 
 /// Returns how many vector registers a tile needs for accumulators, weights and broadcast inputs.
@@ -109,8 +150,10 @@ pub(crate) fn registers(extents: &Extents, vectors: i64, broadcasts: i64) -> i64
         false => (count(extents.window, extents.step), 1),
     };
     let shared = if extents.is_conv && extents.is_close { step.min(window - step).max(0) } else { 0 };
+    // LLVM keeps another input of a strided window of one position.
+    let is_strided = extents.is_conv && extents.is_single && extents.step > 1;
     match shared {
-        0 => product_registers(vectors, broadcasts),
+        0 => product_registers(vectors, broadcasts) + i64::from(is_strided),
         _ => product_registers(vectors, broadcasts) - 1 + shared * broadcasts + if shared < step { 2 } else { 0 },
     }
 }
@@ -198,11 +241,50 @@ pub(crate) fn row_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Opti
         return None;
     }
     let fits = |channels: &i64| channels * vectors + OTHERS <= machine.vector_registers && channels * vectors <= 16;
-    let channels = upto(extents.channels, &TILE_CHANNELS).filter(fits).max()?;
+    let dividing = upto(extents.channels, &TILE_CHANNELS).filter(fits).max()?;
+    let channels =
+        if has_few_registers(machine) && vectors == 2 { channels_of_rows(extents, dividing) } else { dividing };
     if vectors == 1 && !is_short && !(is_odd && channels >= BUSY) {
         return None;
     }
     Some(Tile { block: 1, channels, rows: 1, columns: vectors * lanes })
+}
+
+/// Returns how many channels share two vectors of places with few registers: the fewest loads per multiply-add, also of channels
+/// that the last tile lacks.
+fn channels_of_rows(extents: &Extents, dividing: i64) -> i64 {
+    const CANDIDATES: [i64; 2] = [6, 5];
+    const VECTORS: i64 = 2;
+    let cost = |tile: i64| filled(extents.channels, tile) as f64 * (tile + VECTORS) as f64 / (tile * VECTORS) as f64;
+    // LLVM stores the sums in each step where the last tile has four of six or three of five channels.
+    let is_stored = |tile: i64| extents.channels % tile != 0 && extents.channels % tile == tile / 2 + 1;
+    let beyond = CANDIDATES.into_iter().filter(|&tile| tile < extents.channels && !is_stored(tile));
+    beyond.chain([dividing]).min_by(|one, other| cost(*one).total_cmp(&cost(*other))).unwrap_or(dividing)
+}
+
+/// Returns the tile of a grouped convolution whose channels of a group fill no vector while the columns of a row do: one vector of
+/// columns, the channels of a group, and as many rows as the registers hold. Small groups share a tile, which hides latencies.
+pub(crate) fn group_tile(machine: &Cpu, extents: &Extents, widths: &[i64]) -> Option<Tile> {
+    /// The lanes of AVX2, below which no machine was measured.
+    const LANES: i64 = 8;
+    let lanes = machine.vector_lanes;
+    let Blocking::Dividing(group @ 2..) = extents.blocking else { return None };
+    let shares_inputs = extents.is_conv && extents.is_close && extents.step == 1;
+    let columns = widths.iter().copied().filter(|&width| width <= lanes).max()?;
+    if lanes < LANES || group >= lanes || !shares_inputs || 4 * columns < 3 * lanes {
+        return None;
+    }
+    let fits = |sums: i64| 4 * sums <= 3 * machine.vector_registers;
+    let mut channels = upto(group, &[1, 2, 3, 4, 6, 8]).max()?;
+    let rows = upto(extents.rows, &[1, 2, 4]).filter(|rows| fits(rows * channels)).max()?;
+    // The padding of a whole row is tested column by column, which leaves no vectors.
+    if rows == 1 && columns == extents.columns {
+        return None;
+    }
+    while fits(2 * rows * channels) && extents.channels % (2 * channels) == 0 {
+        channels *= 2;
+    }
+    Some(Tile { block: 1, channels, rows, columns })
 }
 
 /// Places of an image of which two channels are computed at once; on Intel's, with small windows side by
@@ -248,6 +330,19 @@ fn steps(extents: &Extents, width: i64, rows: i64) -> i64 {
 /// Number of input rows that a tile of this many result rows reads.
 fn read(extents: &Extents, rows: i64) -> i64 {
     count(extents.rows, rows) * ((rows - 1) * extents.step + extents.window)
+}
+
+/// Returns the slowdown of tiles that reach past the end of one row: threads then share the channels alone.
+fn cut_imbalance(machine: &Cpu, extents: &Extents, channels: i64, columns: i64) -> f64 {
+    if !extents.is_conv || extents.rows > 1 || extents.columns % columns == 0 {
+        return 1.0;
+    }
+    imbalance(machine, count(extents.channels, channels))
+}
+
+/// Returns the largest share of a thread over the mean share, for a loop with this many steps.
+pub(crate) fn imbalance(machine: &Cpu, steps: i64) -> f64 {
+    filled(steps, machine.cores) as f64 / steps.max(1) as f64
 }
 
 /// Work done over work wanted: half-empty vectors and blocks that reach past the end do more than they must.
