@@ -126,6 +126,13 @@ const SHAPES: &[&str] = &[
     "conv2d:ci=256,hw=28,co=512,k=1,s=2",
     "conv2d:ci=256,hw=14,co=1024,k=1",
     "conv2d:ci=24,hw=13,co=20,k=1",
+    "conv2d:ci=768,hw=7,co=768,k=1",
+    "conv2d:ci=960,hw=7,co=160,k=1",
+    "conv2d:ci=256,hw=28,co=128,k=1",
+    "conv2d:ci=128,hw=28,co=320,k=1,s=2",
+    "conv2d:ci=80,hw=14,co=480,k=1,bias=1,act=silu",
+    "conv2d:ci=128,hw=56,co=128,k=3,g=32,p=1",
+    "conv2d:ci=256,hw=28,co=256,k=3,g=32,p=1",
     "conv2d:ci=128,hw=28,co=128,k=3,p=4,d=4",
     "conv2d:ci=32,hw=14,co=64,k=3,g=4,p=1",
     "conv1d:ci=80,size=1500,co=384,k=3,p=1",
@@ -138,6 +145,8 @@ const SHAPES: &[&str] = &[
     "attention:b=1,h=4,s=128,d=32,causal=1,window=64",
     "attention:b=1,h=4,s=96,d=128,causal=1",
     "attention:b=1,h=3,s=197,d=64",
+    "attention:b=1,h=8,s=77,d=64",
+    "attention:b=1,h=12,s=50,d=64",
     "q_dense:m=128,n=768,k=768,xz=5",
     "q_conv2d:ci=64,hw=28,co=64,k=3,p=1,xz=5",
 ];
@@ -155,6 +164,9 @@ const ALLOWED: &[(&str, &str, usize)] = &[
     ("haswell", "depthwise_conv2d:c=960,hw=7,k=3,p=1", 1),
     ("skylake-avx512", "depthwise_conv2d:c=960,hw=7,k=3,p=1", 5),
     ("znver5", "depthwise_conv2d:c=960,hw=7,k=3,p=1", 5),
+    // A weight or an input of one of several unrolled steps; tiles without spills are slower.
+    ("haswell", "conv2d:ci=768,hw=7,co=768,k=1", 1),
+    ("skylake-avx512", "conv2d:ci=768,hw=7,co=768,k=1", 1),
     // Without a dot-product instruction bytes are unpacked first; smaller tiles unpack them more often and are slower.
     ("haswell", "q_dense:m=128,n=768,k=768,xz=5", 25),
     ("skylake-avx512", "q_dense:m=128,n=768,k=768,xz=5", 35),
