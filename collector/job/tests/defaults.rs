@@ -183,6 +183,43 @@ fn tiles_of_queries_fit_registers() {
     assert_eq!(tile("avx512f", "attention:b=1,h=4,s=128,d=64"), "64 4");
     assert_eq!(tile("avx512f", "attention:b=1,h=4,s=96,d=128"), "32 8");
     // With a prime number of queries the last tile reaches past the end.
-    assert_eq!(tile("avx512f", "attention:b=1,h=12,s=197,d=64"), "16 8");
+    assert_eq!(tile("avx512f", "attention:b=1,h=12,s=197,d=64"), "32 8");
+    assert_eq!(tile("avx2", "attention:b=1,h=12,s=197,d=64"), "16 6");
+    assert_eq!(tile("avx2", "attention:b=1,h=8,s=77,d=64"), "16 6");
     assert_eq!(tile("avx512f", "attention:b=1,h=12,s=3,t=128,d=64"), "64 3");
+}
+
+#[test]
+fn pointwise_tiles_hold_twelve_sums_in_16_registers() {
+    let tile = |operator| settings_with("avx2", "haswell", operator, &["layout", "block", "tile_c", "tile_x"]);
+    // Channels that six divides or of which the last tile lacks some.
+    assert_eq!(tile("conv2d:ci=96,hw=56,co=24,k=1"), "plain - 6 16");
+    assert_eq!(tile("conv2d:ci=128,hw=28,co=128,k=1"), "plain - 6 16");
+    assert_eq!(tile("conv2d:ci=128,hw=56,co=256,k=1"), "plain - 5 16");
+    // Images that no such tile divides, and functions on whole vectors.
+    assert_eq!(tile("conv2d:ci=768,hw=7,co=768,k=1"), "blocked 8 3 4");
+    assert_eq!(tile("conv2d:ci=960,hw=7,co=320,k=1"), "blocked 16 1 6");
+    assert_eq!(tile("conv2d:ci=80,hw=14,co=480,k=1,bias=1,act=silu"), "blocked 16 1 6");
+    // Strided windows leave a register free.
+    assert_eq!(tile("conv2d:ci=32,hw=112,co=64,k=1,s=2"), "blocked 16 1 4");
+}
+
+#[test]
+fn groups_that_fill_no_vector_have_columns_as_vectors() {
+    let axes = ["layout", "tile_c", "tile_y", "tile_x"];
+    let few = "conv2d:ci=128,hw=56,co=128,k=3,p=1,g=32";
+    assert_eq!(settings_with("avx2", "haswell", few, &axes), "plain 4 2 8");
+    assert_eq!(settings("znver5", "conv2d:ci=256,hw=28,co=256,k=3,p=1,g=32", &axes), "plain 8 2 14");
+    // The padding of whole rows would be tested column by column.
+    let small = "conv2d:ci=256,hw=7,co=256,k=3,p=1,g=64";
+    assert_eq!(settings_with("avx2", "haswell", small, &axes[..1]), "blocked");
+    // A tile of several groups loads the inputs of each.
+    assert_eq!(settings("znver5", "conv2d:ci=128,hw=28,co=128,k=3,p=1,g=8", &axes), "blocked 1 1 14");
+}
+
+#[test]
+fn threads_share_columns_where_channels_leave_them_uneven() {
+    let outer = |operator| settings_with("avx2", "haswell", operator, &["outer"]);
+    assert_eq!(outer("conv2d:ci=672,hw=14,co=112,k=1,bias=1"), "space");
+    assert_eq!(outer("conv2d:ci=512,hw=14,co=1024,k=1"), "channels");
 }
