@@ -272,7 +272,7 @@ fn what_is_wrong_among_measurements_is_named() {
         std::fs::write(&path, content).expect("written");
         let [(file, problem)] = named().try_into().expect("one problem");
         assert_eq!(file, path);
-        assert!(problem.contains("does not have the hash that its name says"), "{problem}");
+        assert!(problem.contains("does not match the hash in its name"), "{problem}");
         assert_eq!(store.peaks().expect("the rest goes on"), []);
     }
     // A store with an intact copy repairs this one.
@@ -302,8 +302,8 @@ fn what_is_wrong_among_measurements_is_named() {
     let unusable = host.join(format!("peaks-{}.json", blake3::hash(wrong).to_hex()));
     std::fs::write(&unusable, wrong).expect("written");
     let says = [
-        (&stray_folder, "does not have the hash"),
-        (&copy, "it belongs into"),
+        (&stray_folder, "does not match the hash"),
+        (&copy, "it must be in"),
         (&unusable, "can use"),
         (&strays[0], "not read"),
         (&strays[1], "not read"),

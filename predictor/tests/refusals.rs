@@ -37,5 +37,5 @@ fn a_predictor_for_other_features_is_refused() {
     predictor.about.names[3] = format!("not_{}", FEATURES[3].name);
     bundle::write(&predictor, &path).expect("a file");
     let error = bundle::read(&path).expect_err("other features").to_string();
-    assert!(error.contains("made for other features") && error.contains("other.opp"), "{error}");
+    assert!(error.contains("it has other features") && error.contains("other.opp"), "{error}");
 }

@@ -106,7 +106,7 @@ fn a_whole_network_is_no_sample() {
     };
     let samples = gather(&[record(64, 100.0), network], &[], &strict()).expect("samples");
     assert_eq!(samples.rows.iter().map(|sample| sample.time_ns).collect::<Vec<_>>(), [100.0]);
-    assert_eq!(samples.left_out.get("a whole network, no operator"), Some(&1));
+    assert_eq!(samples.left_out.get("a whole network, not an operator"), Some(&1));
     assert!(samples.networks.is_empty(), "none of its operators was measured");
 }
 
@@ -151,7 +151,7 @@ fn measurements_are_taken_whose_median_is_known_whatever_their_spread() {
     let taken = |policy: Policy| gather(&records, &[], &policy).expect("samples");
     let usual = taken(strict());
     assert_eq!((usual.rows.len(), usual.left_out["median not known to 2 %"]), (2, 1));
-    assert_eq!(usual.left_out["too few runs or visits to tell how well their median is known"], 1);
+    assert_eq!(usual.left_out["too few runs or visits for the uncertainty of the median"], 1);
     assert_eq!(usual.filter_hints, None, "not most of them");
     assert_eq!(taken(Policy { max_uncertainty: f64::INFINITY, ..strict() }).rows.len(), 4);
     let error = gather(&records, &[], &Policy { max_cv: Some(0.5), ..strict() }).expect_err("all are spread");

@@ -179,7 +179,7 @@ fn bad_requests_are_refused_and_do_no_harm() {
         assert_eq!(status, expected, "{reply}");
         assert!(reply["error"].as_str().is_some_and(|text| text.contains(part)), "{part}: {reply}");
     };
-    refused(post(address, "{"), 400, "the body is not a question");
+    refused(post(address, "{"), 400, "the body is not a valid request");
     refused(post(address, r#"{"operator": []}"#), 400, "unknown field");
     let deep = format!(r#"{{"knobs": {{"tile_x": {}"#, "[".repeat(100_000));
     refused(post(address, &deep), 400, "recursion limit");
@@ -199,7 +199,7 @@ fn bad_requests_are_refused_and_do_no_harm() {
         let (status, body) = send(address, bytes);
         (status, serde_json::from_str(&body).expect("replies are JSON"))
     };
-    refused(of_bytes(b"POST /predict HTTP/1.1\r\nConnection: close\r\n\r\n"), 400, "the body is not a question");
+    refused(of_bytes(b"POST /predict HTTP/1.1\r\nConnection: close\r\n\r\n"), 400, "the body is not a valid request");
     refused(of_bytes(b"GET /predict HTTP/1.1\r\nConnection: close\r\n\r\n"), 405, "another method");
     refused(of_bytes(b"GET /../etc/passwd HTTP/1.1\r\nConnection: close\r\n\r\n"), 404, "there is `/`");
     // What is no HTTP at all is refused before anything of ours sees it.

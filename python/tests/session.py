@@ -86,7 +86,7 @@ def alone():
     assert near == one and math.isnan(far["time_ns"]) and "`k`: 90000, learned from" in far["reasons"][0], far
     forced = predictor.predict(FAR, extrapolate=True)
     assert forced["time_ns"] > one["time_ns"] and "90000, learned from" in forced["reasons"][0], forced
-    assert "say which device" in predictor.predict(TEXT)["reasons"][0]
+    assert "give a device" in predictor.predict(TEXT)["reasons"][0]
     assert "unknown device `other`" in predictor.predict(TEXT, device="other")["reasons"][0]
 
     # What is no question raises, and says where and why.

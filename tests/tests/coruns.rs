@@ -58,7 +58,10 @@ fn members_have_records_with_slowdowns_and_nothing_is_made_twice() {
         assert!(others.len() == 1 && records.iter().any(|other| other.task_hash == others[0]));
         let warnings = record.warnings.as_ref().map(|json| json.text().to_owned()).unwrap_or_default();
         let is_controlled = record.cache_share == Some(0.25);
-        assert!(is_controlled || warnings.contains("the share of the last cache was not controlled"), "{warnings}");
+        assert!(
+            is_controlled || warnings.contains("the share of the last-level cache was not controlled"),
+            "{warnings}"
+        );
         assert_eq!(record.max_abs_error.is_none(), record.op_kind == "synthetic", "results of operators are compared");
     }
     let again = run(bench.opcollect("corun --config corun.toml --store store --json")).expect(0).json();

@@ -210,7 +210,7 @@ fn what_does_not_fit_or_is_not_there_is_said_with_the_next_step() {
     let cores =
         format!("--modelsource simple --modelname relu:shape=8 --target llvm --host 127.0.0.1 --port {}", none.port);
     let said = run(other.opcollect(&format!("{cores} --bitstream 1x16.bin --store st"))).expect(2).stderr;
-    assert!(said.contains("`--bitstream` is for a core"), "{said}");
+    assert!(said.contains("`--bitstream` needs"), "{said}");
     let wrong = own_agent("--fpga simulated");
     let said = collect(&other, LAYERS[0], wrong.port, "--bitstream ../../etc/passwd").expect(3).stderr;
     assert!(said.contains("a bitstream's name"), "{said}");

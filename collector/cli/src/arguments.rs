@@ -31,7 +31,7 @@ pub struct Arguments {
     #[command(subcommand)]
     pub command: Option<Command>,
     // Declared for help and completions: `report::terminal::take_color_flag` removes it before clap parses.
-    /// Colour tables and messages: `auto` on terminals, unless `NO_COLOR` is set
+    /// Colour of output: `auto` on terminals unless `NO_COLOR` is set
     #[arg(long, global = true, value_name = "WHEN", value_parser = report::ColorChoice::NAMES, default_value = "auto")]
     pub color: String,
     #[command(flatten)]

@@ -160,10 +160,10 @@ pub struct Models {
     /// dynamic dimensions are an error. Several shapes for one input make a model of several sizes.
     #[arg(long, value_name = "NAME=SHAPE")]
     pub shape: Vec<String>,
-    /// Bind an input of an ONNX file to numbers, as NAME=VALUE or NAME=1,2,3; repeatable
+    /// Bind an input of an ONNX file to numbers; repeatable
     ///
-    /// The input becomes a constant, so that shapes, branches and trip counts of loops that depend on it are known. One
-    /// number is for all elements. Example: --bind sr=16000
+    /// The input becomes a constant, so that shapes, branches and trip counts of loops that depend on it are known.
+    /// NAME=VALUE sets all elements to one number, NAME=1,2,3 sets each. Example: --bind sr=16000
     #[arg(long, value_name = "NAME=VALUE")]
     pub bind: Vec<String>,
     /// Skip unsupported operators of a file, with a warning

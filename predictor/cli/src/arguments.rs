@@ -41,7 +41,7 @@ Exit codes:
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
-    /// Colour tables and messages: `auto` on terminals, unless `NO_COLOR` is set
+    /// Colour of output: `auto` on terminals unless `NO_COLOR` is set
     #[arg(long, global = true, value_name = "WHEN", value_parser = report::ColorChoice::NAMES, default_value = "auto")]
     pub color: String,
 }

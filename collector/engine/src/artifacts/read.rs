@@ -204,6 +204,6 @@ mod tests {
         assert_eq!(artifact.object, code);
         // A file that changed after the folder was read counts as a failed build.
         fs::write(dir.path().join(format!("{}.o", &blake3::hash(&code).to_hex()[..32])), "other").unwrap();
-        assert!(matches!(artifacts.find(&job), Some(Build::Failed(why)) if why.contains("not what was built")));
+        assert!(matches!(artifacts.find(&job), Some(Build::Failed(why)) if why.contains("changed after the build")));
     }
 }

@@ -70,7 +70,7 @@ fn at_60_columns() {
             default, best schedule, where it differs
             total of 3 operators, each at its best: 2.15 ms ± 3.5 %
             1.6 % of it are medians known to no better than 10 %
-            best: the interval of the median ends lowest
+            best: lowest upper end of the median's interval
             no time for softmax f32[1,1000]"#]],
     );
 }
@@ -92,7 +92,7 @@ fn at_80_columns() {
             differs
             total of 3 operators, each at its best: 2.15 ms ± 3.5 %
             1.6 % of it are medians known to no better than 10 %
-            best: the interval of the median ends lowest
+            best: lowest upper end of the median's interval
             no time for softmax f32[1,1000]"#]],
     );
 }
@@ -115,7 +115,7 @@ fn at_120_columns() {
             w[1000,512] +bias
             total of 3 operators, each at its best: 2.15 ms ± 3.5 %
             1.6 % of it are medians known to no better than 10 %
-            best: the interval of the median ends lowest
+            best: lowest upper end of the median's interval
             no time for softmax f32[1,1000]"#]],
     );
 }
@@ -133,7 +133,7 @@ fn at_180_columns() {
             dense f32[1,512] w[1000,512] +bias                    1        2  35.0 µs  209.0 %     29.2      11 %   1.6 %    1.2 %        –  default
             total of 3 operators, each at its best: 2.15 ms ± 3.5 %
             1.6 % of it are medians known to no better than 10 %
-            best: the interval of the median ends lowest
+            best: lowest upper end of the median's interval
             no time for softmax f32[1,1000]"#]],
     );
 }
