@@ -225,7 +225,7 @@ impl Calibration {
     }
 
     /// Returns what the other operators say of a sentinel.
-    fn from_others(&self, one: &Sentinel) -> f64 {
+    fn log_ratio_of_others(&self, one: &Sentinel) -> f64 {
         let without = Some(one.operator.as_str());
         let is_known = self.known().any(|other| other.operator != one.operator && other.kind == one.kind);
         match is_known && !one.kind.is_empty() {
@@ -239,7 +239,7 @@ impl Calibration {
         /// Student's, two-sided 90 %, by degrees of freedom: a few measurements scatter more than they show.
         const STUDENT: [f64; 10] = [6.31, 2.92, 2.35, 2.13, 2.02, 1.94, 1.89, 1.86, 1.83, 1.81];
         let operators: BTreeSet<&str> = self.known().map(|one| one.operator.as_str()).collect();
-        let square = mean(self.known().map(|one| (one.log_ratio() - self.from_others(one)).powi(2)));
+        let square = mean(self.known().map(|one| (one.log_ratio() - self.log_ratio_of_others(one)).powi(2)));
         STUDENT[(operators.len().max(2) - 1).min(STUDENT.len()) - 1] * square.sqrt()
     }
 
