@@ -38,7 +38,7 @@ pub use record::key::Key;
 pub use record::network::NETWORK;
 pub use record::standing::{Likeness, stands_for};
 pub use record::table::{COLUMNS, Column, ColumnId, Record};
-pub use record::visits::{NoiseFloor, OverVisits, measured, middle_of};
+pub use record::visits::{NoiseFloor, OverVisits, detectable, measured, middle_of, spread};
 pub use record::words::{CacheState, Covers, Outcome, ScheduleSource, Source, Target};
 pub use shard::{Shard, ShardError};
 pub use sql::Dialect;

@@ -10,7 +10,7 @@ pub(crate) const SUM_MAX: u64 = 1 << 62;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{list} {index}: {why}")]
 pub struct DataError {
-    /// Name of the list: `span`, `step`, `count`, `memory` or `operator`.
+    /// Name of the list: `span`, `step`, `count`, `visit`, `memory` or `operator`.
     pub list: &'static str,
     pub index: usize,
     /// Description of the inconsistency.
@@ -24,6 +24,7 @@ impl Profile {
         let sums = [
             ("span", first_beyond(self.spans.iter().map(|span| span.duration_ns))),
             ("step", first_beyond(self.steps.iter().map(|step| step.duration_ns))),
+            ("visit", first_beyond(self.visits.iter().flatten().copied())),
             ("memory", first_beyond(self.memory.iter().map(|event| event.bytes.unsigned_abs()))),
         ];
         if let Some((list, index)) = sums.into_iter().find_map(|(list, index)| Some((list, index?))) {
@@ -32,6 +33,11 @@ impl Profile {
         for (index, one) in self.operators.iter().enumerate() {
             if one.input_dtypes.len() != one.input_shapes.len() {
                 return fail("operator", index, "has another number of element types than of shapes");
+            }
+        }
+        for (index, visit) in self.visits.iter().enumerate() {
+            if visit.len() != self.operators.len() {
+                return fail("visit", index, "has another number of times than of operators");
             }
         }
         for (index, pair) in self.steps.windows(2).enumerate() {

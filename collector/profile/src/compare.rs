@@ -1,11 +1,13 @@
 //! Comparison of two profiles: which operators changed, by how much, and whether the change exceeds the noise.
 //!
-//! A row has changed if the intervals of both medians are disjoint and the medians differ by more than two runs of the
-//! same code differ on a shared machine. Rows that exist in only one profile are new or gone.
+//! A row has changed if its times differ by more than visits differ, both absolutely and relative to the change that all
+//! operators have in common, which may be the machine. Profiles of a single visit know only the scatter within one
+//! process, which understates that between processes. Rows that exist in only one profile are new or gone.
 
 use crate::data::Profile;
 use crate::sort::SortBy;
-use crate::summary::{GroupBy, Row, rows, totals};
+use crate::summary::{GroupBy, Row, rows, totals, visits};
+use measure::statistics::median;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -14,6 +16,9 @@ pub const SAME: f64 = 0.02;
 
 /// Minimum number of rows for an estimate of the common ratio.
 const LEAST_ROWS: usize = 5;
+
+/// Largest common ratio, or its inverse, that the machine alone may cause.
+const MACHINE_MOST: f64 = 1.25;
 
 /// Result of comparing a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -39,13 +44,15 @@ pub struct ProfileChange {
     /// Operator, with sizes if the row has a single task.
     pub name: String,
     pub scope: String,
-    /// Median of a call in the first profile.
+    /// Median of a call in the first profile, over its visits.
     pub before_ns: Option<f64>,
-    /// Median of a call in the second profile.
+    /// Median of a call in the second profile, over its visits.
     pub after_ns: Option<f64>,
     /// Median of the second profile over that of the first.
     pub ratio: Option<f64>,
-    /// Difference of the row's mean time per run; negative if the second profile is faster.
+    /// Smallest relative difference that exceeds the scatter between visits.
+    pub detectable: Option<f64>,
+    /// Difference of the row's typical time per run; negative if the second profile is faster.
     pub run_difference_ns: f64,
     /// Significance of the difference.
     pub verdict: ProfileVerdict,
@@ -58,6 +65,10 @@ pub struct ProfileComparison {
     pub before_ns: f64,
     /// Median run of the second profile.
     pub after_ns: f64,
+    /// Numbers of visits of both profiles.
+    pub visits: (usize, usize),
+    /// Smallest relative difference that can be told from noise in half of the rows; None for profiles of one visit.
+    pub detectable: Option<f64>,
     /// Median ratio of rows in both profiles, if there are enough of them. It indicates a change of the machine rather
     /// than the code.
     pub common: Option<f64>,
@@ -68,62 +79,81 @@ pub struct ProfileComparison {
 }
 
 /// Compares two profiles.
-pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> ProfileComparison {
-    let keyed = |profile: &Profile| -> BTreeMap<String, (Row, f64)> {
-        let steps = profile.steps.len().max(1) as f64;
-        let mut found: BTreeMap<String, (Row, f64)> = BTreeMap::new();
-        for (place, row) in rows(profile, group_by, SortBy::Order).into_iter().enumerate() {
-            let run_ns = row.self_total_ns as f64 / steps;
-            let key = match group_by {
-                GroupBy::Call => format!("{place:09} {}", row.text),
-                GroupBy::Name | GroupBy::Scope(_) => row.name.clone(),
-                GroupBy::InputShape => format!("{} {} {:?}", row.name, row.text, row.input_shapes),
-            };
-            found.insert(key, (row, run_ns));
-        }
-        found
-    };
-    let (mut first, second) = (keyed(before), keyed(after));
-    let pairs: Vec<(&Row, &Row)> =
-        second.iter().filter_map(|(key, (row, _))| Some((&first.get(key)?.0, row))).collect();
-    let common = common(&pairs);
-    let has_moved = |(before, after): &&(&Row, &Row)| {
-        matches!(verdict(before, after, common.unwrap_or(1.0)), ProfileVerdict::Faster | ProfileVerdict::Slower)
-    };
-    let beside_common = pairs.iter().filter(has_moved).count();
-    let mut changes: Vec<ProfileChange> = Vec::new();
-    for (key, (row, run_ns)) in second {
+pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> Comparison {
+    let (mut first, second) = (keyed(before, group_by), keyed(after, group_by));
+    let pairs: Vec<(&Row, &Row)> = second.iter().filter_map(|(key, row)| Some((first.get(key)?, row))).collect();
+    let noise = Noise { floor: floor(before, after), common: common(&pairs) };
+    let beside_common = pairs.iter().filter(|pair| noise.has_moved(pair, noise.common.unwrap_or(1.0))).count();
+    let detectable = middle(pairs.iter().filter_map(|pair| noise.detectable(pair)).collect());
+    let mut changes: Vec<Change> = Vec::new();
+    for (key, row) in second {
         let earlier = first.remove(&key);
-        let verdict = earlier.as_ref().map_or(ProfileVerdict::New, |(earlier, _)| verdict(earlier, &row, 1.0));
-        let before_ns = earlier.as_ref().map(|(row, _)| row.median_ns);
-        changes.push(ProfileChange {
-            ratio: before_ns.filter(|ns| *ns > 0.0).map(|ns| row.median_ns / ns),
+        let before_ns = earlier.as_ref().map(call_ns);
+        let run_ns = earlier.as_ref().map_or(0.0, |row| row.typical_ns);
+        changes.push(Change {
+            ratio: before_ns.filter(|ns| *ns > 0.0).map(|ns| call_ns(&row) / ns),
             before_ns,
-            after_ns: Some(row.median_ns),
-            run_difference_ns: run_ns - earlier.map_or(0.0, |(_, run_ns)| run_ns),
-            verdict,
+            after_ns: Some(call_ns(&row)),
+            detectable: earlier.as_ref().and_then(|earlier| noise.detectable(&(earlier, &row))),
+            run_difference_ns: row.typical_ns - run_ns,
+            verdict: earlier.as_ref().map_or(Verdict::New, |earlier| noise.verdict(&(earlier, &row))),
             ..named(&row)
         });
     }
-    for (row, run_ns) in first.into_values() {
-        changes.push(ProfileChange { before_ns: Some(row.median_ns), run_difference_ns: -run_ns, ..named(&row) });
+    for row in first.into_values() {
+        let run_difference_ns = -row.typical_ns;
+        changes.push(Change { before_ns: Some(call_ns(&row)), run_difference_ns, ..named(&row) });
     }
     changes.sort_by(|left, right| right.run_difference_ns.abs().total_cmp(&left.run_difference_ns.abs()));
-    let (before_ns, after_ns) = (totals(before).step_median_ns, totals(after).step_median_ns);
-    ProfileComparison { before_ns, after_ns, common, beside_common, changes }
+    Comparison {
+        before_ns: totals(before).step_median_ns,
+        after_ns: totals(after).step_median_ns,
+        visits: (1 + before.visits.len(), 1 + after.visits.len()),
+        detectable,
+        common: noise.common,
+        beside_common,
+        changes,
+    }
 }
 
-/// Returns the median ratio of rows whose times have intervals.
-fn common(pairs: &[(&Row, &Row)]) -> Option<f64> {
-    let is_known = |(before, after): &&(&Row, &Row)| {
-        before.median_interval_ns.is_some() && after.median_interval_ns.is_some() && before.median_ns > 0.0
+/// Returns the rows by what identifies them in both profiles.
+fn keyed(profile: &Profile, group_by: GroupBy) -> BTreeMap<String, Row> {
+    let key = |(place, row): (usize, Row)| {
+        let key = match group_by {
+            GroupBy::Call => format!("{place:09} {}", row.text),
+            GroupBy::Name | GroupBy::Scope(_) => row.name.clone(),
+            GroupBy::InputShape => format!("{} {} {:?}", row.name, row.text, row.input_shapes),
+        };
+        (key, row)
     };
-    let mut ratios: Vec<f64> =
-        pairs.iter().filter(is_known).map(|(before, after)| after.median_ns / before.median_ns).collect();
-    (ratios.len() >= LEAST_ROWS).then(|| {
-        ratios.sort_by(f64::total_cmp);
-        ratios[ratios.len() / 2]
-    })
+    rows(profile, group_by, SortBy::Order).into_iter().enumerate().map(key).collect()
+}
+
+/// Returns the median time of a call over the visits.
+fn call_ns(row: &Row) -> f64 {
+    middle(row.visits_ns.clone()).map_or(row.median_ns, |run_ns| run_ns / row.calls_per_step)
+}
+
+fn middle(mut all: Vec<f64>) -> Option<f64> {
+    all.sort_by(f64::total_cmp);
+    (!all.is_empty()).then(|| median(&all))
+}
+
+/// Returns the scatter between visits of all operators of both profiles; None if one of them has a single visit.
+fn floor(before: &Profile, after: &Profile) -> Option<f64> {
+    let (first, second) = visits::scatter(before).zip(visits::scatter(after))?;
+    Some((0.5 * (first.powi(2) + second.powi(2))).sqrt())
+}
+
+/// Returns the median ratio of rows whose times have intervals, or several visits.
+fn common(pairs: &[(&Row, &Row)]) -> Option<f64> {
+    let has_scatter = |row: &Row| row.median_interval_ns.is_some() || !row.visits_ns.is_empty();
+    let is_known = |(before, after): &&(&Row, &Row)| {
+        has_scatter(before) && has_scatter(after) && call_ns(before) > 0.0 && call_ns(after) > 0.0
+    };
+    let ratios: Vec<f64> =
+        pairs.iter().filter(is_known).map(|(before, after)| call_ns(after) / call_ns(before)).collect();
+    if ratios.len() < LEAST_ROWS { None } else { middle(ratios) }
 }
 
 /// Creates an entry for a row, assumed gone until its counterpart is found.
@@ -134,23 +164,60 @@ fn named(row: &Row) -> ProfileChange {
         before_ns: None,
         after_ns: None,
         ratio: None,
+        detectable: None,
         run_difference_ns: 0.0,
         verdict: ProfileVerdict::Gone,
     }
 }
 
-/// Compares two rows whose times are expected to differ by the ratio `anyway`.
-fn verdict(before: &Row, after: &Row, anyway: f64) -> ProfileVerdict {
-    let Some((first, second)) = before.median_interval_ns.zip(after.median_interval_ns) else {
-        return ProfileVerdict::Unknown;
-    };
-    let (median_ns, first) = (anyway * before.median_ns, (anyway * first.0, anyway * first.1));
-    let is_small = (after.median_ns - median_ns).abs() <= SAME * median_ns;
-    match () {
-        () if is_small => ProfileVerdict::Same,
-        () if second.0 > first.1 => ProfileVerdict::Slower,
-        () if second.1 < first.0 => ProfileVerdict::Faster,
-        () => ProfileVerdict::Same,
+/// Differences between two profiles that need no change of the code.
+struct Noise {
+    /// Scatter between visits of all operators.
+    floor: Option<f64>,
+    /// Ratio that all operators have in common.
+    common: Option<f64>,
+}
+
+impl Noise {
+    /// Returns the smallest relative difference of a row that exceeds the scatter between visits.
+    fn detectable(&self, (before, after): &(&Row, &Row)) -> Option<f64> {
+        self.floor?;
+        let log = datasets::detectable(&before.visits_ns, &after.visits_ns, self.floor)?;
+        Some(log.exp_m1().max(SAME))
+    }
+
+    /// Judges a row by its own ratio, and relative to the common ratio if the machine may have caused that one.
+    fn verdict(&self, pair: &(&Row, &Row)) -> Verdict {
+        let by_itself = self.against(pair, 1.0);
+        let is_machine = |common: &f64| (1.0 / MACHINE_MOST..=MACHINE_MOST).contains(common);
+        match self.common.filter(is_machine).map(|common| self.against(pair, common)) {
+            Some(beside) if beside != by_itself && by_itself != Verdict::Unknown => Verdict::Same,
+            _ => by_itself,
+        }
+    }
+
+    fn has_moved(&self, pair: &(&Row, &Row), anyway: f64) -> bool {
+        matches!(self.against(pair, anyway), Verdict::Faster | Verdict::Slower)
+    }
+
+    /// Compares two rows whose times are expected to differ by the ratio `anyway`.
+    fn against(&self, pair: &(&Row, &Row), anyway: f64) -> Verdict {
+        let (before, after) = *pair;
+        let (before_ns, after_ns) = (anyway * call_ns(before), call_ns(after));
+        let intervals = before.median_interval_ns.zip(after.median_interval_ns);
+        let is_beyond = match (self.detectable(pair), intervals) {
+            (Some(least), _) => (after_ns / before_ns).ln().abs() > least.ln_1p(),
+            (None, Some((first, second))) => {
+                let is_apart = second.0 > anyway * first.1 || second.1 < anyway * first.0;
+                is_apart && (after_ns - before_ns).abs() > SAME * before_ns
+            }
+            (None, None) => return Verdict::Unknown,
+        };
+        match () {
+            () if !is_beyond => Verdict::Same,
+            () if after_ns > before_ns => Verdict::Slower,
+            () => Verdict::Faster,
+        }
     }
 }
 
@@ -202,21 +269,49 @@ mod tests {
         ];
         assert_eq!(of, BTreeMap::from(wanted));
         let sum: f64 = compared.changes.iter().map(|change| change.run_difference_ns).sum();
-        let mean = |profile: &Profile| totals(profile).sum_ns as f64 / 8.0;
-        assert!((sum - (mean(&after) - mean(&before))).abs() < 1e-6, "differences of rows are that of the runs");
+        let typical = |profile: &Profile| -> f64 {
+            rows(profile, GroupBy::Name, SortBy::Order).iter().map(|row| row.typical_ns).sum()
+        };
+        assert!((sum - (typical(&after) - typical(&before))).abs() < 1e-6, "differences of rows are that of the runs");
         assert_eq!((compared.common, compared.beside_common), (None, 2), "three rows tell nothing common");
         let names = ["a", "b", "c", "d", "e", "f"];
         let before_all = profile(&names.map(|name| (name, steady)));
         let moved = |name: &'static str| (name, steady.map(|ns| if name == "f" { 2 * ns } else { ns * 94 / 100 }));
         let drifted = compare(&before_all, &profile(&names.map(moved)), GroupBy::Name);
         assert!(drifted.common.is_some_and(|common| (common - 0.94).abs() < 0.01), "{:?}", drifted.common);
-        let changed = drifted.changes.iter().filter(|change| change.verdict != ProfileVerdict::Same).count();
-        assert_eq!((drifted.beside_common, changed), (1, 6), "five moved alike, one by itself");
+        let changed = drifted.changes.iter().filter(|change| change.verdict != Verdict::Same).count();
+        assert_eq!((drifted.beside_common, changed), (1, 1), "five moved alike, which may be the machine");
+        let halved = compare(&before_all, &profile(&names.map(|name| (name, steady.map(|ns| ns / 2)))), GroupBy::Name);
+        assert!(halved.changes.iter().all(|change| change.verdict == Verdict::Faster), "no machine doubles its clock");
         let same = compare(&before, &before, GroupBy::InputShape);
         assert!(same.changes.iter().all(|change| change.verdict == ProfileVerdict::Same && change.ratio == Some(1.0)));
         let few = Profile { steps: before.steps[..1].to_vec(), spans: before.spans[..4].to_vec(), ..before.clone() };
         assert!(
             compare(&few, &few, GroupBy::Call).changes.iter().all(|change| change.verdict == ProfileVerdict::Unknown)
         );
+    }
+
+    #[test]
+    fn runs_that_differ_as_visits_do_are_the_same() {
+        let steady = [100, 101, 99, 100, 102, 98, 100, 100];
+        // Two runs of one program: steady within a process, apart between processes.
+        let run = |ns: [u64; 8], visits: &[u64]| {
+            let visit = |ns: &u64| vec![*ns; 3];
+            let visits = visits.iter().map(visit).collect();
+            Profile { visits, ..profile(&["a", "b", "c"].map(|name| (name, ns))) }
+        };
+        let before = run(steady, &[110, 96]);
+        let after = run(steady.map(|ns| ns * 92 / 100), &[97, 103]);
+        let verdicts = |before: &Profile, after: &Profile| -> Vec<Verdict> {
+            compare(before, after, GroupBy::Name).changes.iter().map(|change| change.verdict).collect()
+        };
+        assert_eq!(verdicts(&before, &after), [Verdict::Same; 3]);
+        let single = |profile: &Profile| Profile { visits: Vec::new(), ..profile.clone() };
+        assert_eq!(verdicts(&single(&before), &single(&after)), [Verdict::Faster; 3], "one process knows no better");
+        let compared = compare(&before, &after, GroupBy::Name);
+        assert!(compared.detectable.is_some_and(|least| (0.1..0.5).contains(&least)), "{:?}", compared.detectable);
+        assert_eq!(compared.visits, (3, 3));
+        let halved = run(steady.map(|ns| ns / 2), &[52, 49]);
+        assert_eq!(verdicts(&before, &halved), [Verdict::Faster; 3], "what exceeds the scatter is told");
     }
 }

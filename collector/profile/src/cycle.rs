@@ -37,6 +37,8 @@ pub fn cut(profile: &Profile, cycle: u32) -> Profile {
         counts: profile.counts.iter().filter_map(count).collect(),
         memory: profile.memory.iter().filter_map(event).collect(),
         bare_ns: bare.map(|(ns, _)| *ns).collect(),
+        // A cycle is a part of the recorded visit.
+        visits: Vec::new(),
         model: profile.model.clone(),
         source: profile.source,
         format: profile.format.clone(),

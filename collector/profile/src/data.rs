@@ -34,6 +34,9 @@ pub struct Profile {
     pub memory: Vec<MemoryEvent>,
     /// Durations of unprofiled runs, interleaved with the steps. Their difference is the overhead of profiling.
     pub bare_ns: Vec<u64>,
+    /// Median self time of each operator in further visits: fresh processes with another memory placement.
+    #[serde(default)]
+    pub visits: Vec<Vec<u64>>,
     /// Remarks that affect the interpretation of the numbers.
     pub notes: Vec<String>,
     /// Energy per run, if requested and reported by a device.

@@ -4,12 +4,14 @@ models::choice! {
     /// Sort key; the largest value comes first.
     #[derive(Default)]
     pub enum SortBy {
-        /// Mean time per call
+        /// Median time of a call times the calls of a run
+        #[default]
+        Share = "share",
+        /// Mean time of a call
         CpuTime = "cpu_time",
         /// Total time, including callees
         CpuTimeTotal = "cpu_time_total",
-        /// Total time, excluding callees
-        #[default]
+        /// Time of all calls without what they are made of
         SelfCpuTimeTotal = "self_cpu_time_total",
         /// Mean device time per call
         DeviceTime = "device_time" | "cuda_time",

@@ -166,17 +166,30 @@ pub fn spread(times_ns: &[f64]) -> Option<f64> {
 
 /// Returns the log half-width of the interval for another measurement's median.
 fn half_width(spread: Option<f64>, visits: usize, floor: Option<f64>) -> Option<f64> {
-    let own_freedom = if spread.is_some() { u32::try_from(visits - 1).ok()? } else { 0 };
-    let floor_freedom = if floor.is_some() { FLOOR_FREEDOM } else { 0 };
-    let freedom = own_freedom + floor_freedom;
-    let squares = f64::from(own_freedom) * spread.unwrap_or(0.0).powi(2)
-        + f64::from(floor_freedom) * floor.unwrap_or(0.0).powi(2);
-    if freedom == 0 {
-        return None;
-    }
+    let own = spread.and_then(|spread| Some((u32::try_from(visits - 1).ok()?, spread)));
+    let (of_visits, freedom) = pooled(own.into_iter().chain(floor.map(|floor| (FLOOR_FREEDOM, floor))))?;
     // Both medians, this one and the next, have an error.
-    let variance = 2.0 * (median_variance(visits) + SHARED_VARIANCE) * squares / f64::from(freedom);
+    let variance = 2.0 * (median_variance(visits) + SHARED_VARIANCE) * of_visits;
     Some(student(freedom) * variance.sqrt())
+}
+
+/// Returns the smallest log ratio of the medians of two series of visits that exceeds the scatter between visits with
+/// 95 % confidence; `floor` is the scatter of comparable experiments. None if no scatter is known.
+pub fn detectable(first_ns: &[f64], second_ns: &[f64], floor: Option<f64>) -> Option<f64> {
+    let sides = [first_ns, second_ns];
+    let own = sides.iter().filter_map(|times| Some((u32::try_from(times.len() - 1).ok()?, spread(times)?)));
+    let (of_visits, freedom) = pooled(own.chain(floor.map(|floor| (FLOOR_FREEDOM, floor))))?;
+    let of_medians: f64 = sides.iter().map(|times| median_variance(times.len()) + SHARED_VARIANCE).sum();
+    Some(student(freedom) * (of_medians * of_visits).sqrt())
+}
+
+/// Returns the variance of standard deviations with their degrees of freedom, and its degrees of freedom.
+fn pooled(spreads: impl Iterator<Item = (u32, f64)>) -> Option<(f64, u32)> {
+    let add = |(squares, all): (f64, u32), (freedom, spread): (u32, f64)| {
+        (squares + f64::from(freedom) * spread.powi(2), all + freedom)
+    };
+    let (squares, freedom) = spreads.fold((0.0, 0), add);
+    (freedom > 0).then(|| (squares / f64::from(freedom), freedom))
 }
 
 /// Returns the maximum log half-width of an interval: the farthest visit plus the noise floor, and at least a factor of
@@ -352,6 +365,19 @@ mod tests {
         };
         assert!(width(&one) < 0.01, "{}", width(&one));
         assert!(width(&both) > 0.05, "{}", width(&both));
+    }
+
+    #[test]
+    fn two_measurements_of_one_thing_differ_by_less_than_is_detectable() {
+        assert_eq!(detectable(&[100.0], &[101.0], None), None);
+        let (first, second) = ([100.0, 104.0, 102.0], [107.0, 103.0, 105.0]);
+        let least = detectable(&first, &second, None).expect("visits scatter");
+        assert!((0.04..0.12).contains(&least), "{least}");
+        let quiet = detectable(&[100.0, 100.0, 100.0], &[100.0, 100.0, 100.0], Some(0.02)).expect("a floor");
+        assert!(quiet > 0.0 && quiet < least, "{quiet}");
+        // Half of the expected interval is the same statistic for two equally long series.
+        let half = OverVisits::of_medians(102.0, &first).interval_ns.map(|(_, high)| (high / 102.0).ln());
+        assert!(half.is_some_and(|half| half > detectable(&first, &first, None).expect("visits scatter")));
     }
 
     #[test]

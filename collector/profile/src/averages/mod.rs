@@ -100,7 +100,8 @@ impl AverageRow {
         match by {
             SortBy::CpuTime => self.cpu_time_ns(),
             SortBy::CpuTimeTotal => self.cpu_time_total_ns as f64,
-            SortBy::SelfCpuTimeTotal => self.self_cpu_time_total_ns as f64,
+            // Tables of other tools have no shares of typical times.
+            SortBy::SelfCpuTimeTotal | SortBy::Share => self.self_cpu_time_total_ns as f64,
             SortBy::DeviceTime => self.device_time_ns(),
             SortBy::DeviceTimeTotal => self.device_time_total_ns as f64,
             SortBy::SelfDeviceTimeTotal => self.self_device_time_total_ns as f64,

@@ -1,6 +1,8 @@
-//! Flame graph: calls merged by their path of names.
+//! Flame graph: calls merged by their path of names. The boxes of operators have their typical times, of which the table
+//! shows the shares; those of imported profiles have the totals, as the table of the terminal does.
 
-use crate::data::{Kind, Profile};
+use crate::data::{Kind, Profile, Source};
+use crate::summary::visits::medians_ns;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -45,7 +47,9 @@ fn nodes(profile: &Profile) -> Vec<FlameNode<'_>> {
     let empty = |name, depth| FlameNode { name, depth, calls: 0, total_ns: 0, parts: BTreeMap::new() };
     let mut nodes = vec![empty(profile.model.as_str(), 0)];
     let mut of_span: Vec<u32> = Vec::with_capacity(profile.spans.len());
-    for span in &profile.spans {
+    let own = profile.self_ns();
+    let typical = (profile.source != Source::Imported).then(|| medians_ns(profile));
+    for (span, own_ns) in profile.spans.iter().zip(own) {
         let operator = &profile.operators[span.operator as usize];
         let whole = span.parent.map_or(0, |parent| of_span[parent as usize] as usize);
         if matches!(span.kind, Kind::Task | Kind::Kernel | Kind::Copy) {
@@ -73,13 +77,42 @@ fn nodes(profile: &Profile) -> Vec<FlameNode<'_>> {
             path.push(at);
         }
         for place in path {
-            nodes[place].total_ns += span.duration_ns;
             nodes[place].calls += 1;
         }
-        if whole == 0 {
-            nodes[0].total_ns += span.duration_ns;
-        }
+        nodes[at].total_ns += match &typical {
+            Some(medians_ns) if span.kind == Kind::Operator => medians_ns[span.operator as usize],
+            _ => own_ns,
+        };
         of_span.push(at as u32);
     }
+    // Children follow their parents, which so far have their own times.
+    for place in (0..nodes.len()).rev() {
+        let parts: Vec<usize> = nodes[place].parts.values().copied().collect();
+        let parts_ns: u64 = parts.into_iter().map(|part| nodes[part].total_ns).sum();
+        nodes[place].total_ns += parts_ns;
+    }
     nodes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::{Operator, Span, Track};
+
+    #[test]
+    fn boxes_have_typical_times_unless_they_are_imported() {
+        let operator = |name: &str| Operator { name: name.to_owned(), ..Operator::default() };
+        let span = |operator, parent, start_ns, duration_ns| Span { operator, parent, start_ns, duration_ns, ..Span::default() };
+        let profile = Profile {
+            tracks: vec![Track::default()],
+            operators: vec![operator("outer"), operator("div_")],
+            // The last call of `div_` was preempted.
+            spans: vec![span(0, None, 0, 100), span(1, Some(0), 10, 20), span(1, None, 200, 20), span(1, None, 300, 900)],
+            ..Profile::default()
+        };
+        profile.check().expect("it fits");
+        let value = |profile: &Profile| flame(profile)["v"].as_u64();
+        assert_eq!(value(&profile), Some(80 + 3 * 20));
+        assert_eq!(value(&Profile { source: Source::Imported, ..profile }), Some(80 + 20 + 20 + 900));
+    }
 }

@@ -17,30 +17,31 @@ const STYLE: &str = include_str!("style.css");
 const BODY: &str = include_str!("body.html");
 const SCRIPT: &str = include_str!("script.html");
 
-/// Renders the page.
-pub fn page(profile: &Profile) -> String {
+/// Renders the page with calls grouped into rows.
+pub fn page(profile: &Profile, group_by: GroupBy) -> String {
     let title = format!("Profile of {}", profile.model);
-    let data = page::data(&data(profile).to_string());
+    let data = page::data(&data(profile, group_by).to_string());
     page::page(&title, STYLE, &format!("{BODY}{data}{SCRIPT}"))
 }
 
-fn data(profile: &Profile) -> Value {
+fn data(profile: &Profile, group_by: GroupBy) -> Value {
+    let rows = parts::shown_rows(profile, group_by);
     let group_of = |operator: usize| {
         let one = &profile.operators[operator];
-        if one.text.is_empty() { one.name.clone() } else { one.text.clone() }
+        if one.text.is_empty() || group_by == GroupBy::Name { one.name.clone() } else { one.text.clone() }
     };
     json!({
         "model": profile.model,
         "facts": facts(profile),
         "notes": notes(profile),
-        "rows": rows(profile),
+        "rows": rows.iter().map(row).collect::<Vec<_>>(),
         "device_rows": device_rows(profile),
         "simulated": profile.simulation.as_ref().map(parts::simulated),
         "operators": (0..profile.operators.len().min(parts::SPANS)).map(group_of).collect::<Vec<_>>(),
         "timeline": parts::timeline(profile),
         "flame": flame::flame(profile),
         "memory": parts::memory(profile),
-        "roofline": parts::roofline(profile),
+        "roofline": parts::roofline(&rows),
     })
 }
 
@@ -83,12 +84,10 @@ fn notes(profile: &Profile) -> Vec<String> {
     profile.notes.iter().cloned().chain(refusals).collect()
 }
 
-/// Returns the operator table: displayed values and sort keys.
-fn rows(profile: &Profile) -> Vec<Value> {
-    let rows = summary::rows(profile, GroupBy::InputShape, SortBy::SelfCpuTimeTotal);
-    let row = |row: &summary::Row| {
-        let shapes: Vec<String> = row.input_shapes.iter().map(|shape| format!("{shape:?}")).collect();
-        json!({
+/// Returns a row of the operator table: displayed values and sort keys.
+fn row(row: &summary::Row) -> Value {
+    let shapes: Vec<String> = row.input_shapes.iter().map(|shape| format!("{shape:?}")).collect();
+    json!({
             "name": row.name,
             "text": row.text,
             "shapes": shapes.join(" "),
@@ -100,13 +99,12 @@ fn rows(profile: &Profile) -> Vec<Value> {
             "median": row.median_ns,
             "p95": row.p95_ns,
             "share": row.share,
+            "total_share": row.total_share,
             "gflops": row.gflops_per_second,
             "gbytes": row.gbytes_per_second,
             "roofline": row.roofline_share,
             "counters": row.counters,
-        })
-    };
-    rows.iter().map(row).collect()
+    })
 }
 
 fn device_rows(profile: &Profile) -> Vec<Value> {

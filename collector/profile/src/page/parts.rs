@@ -1,8 +1,9 @@
 //! Charts of the page (timeline, memory, roofline) and the table of simulated counts.
 
-use crate::data::{Pool, Profile, Simulation};
+use crate::averages::{Grouping, averages};
+use crate::data::{Pool, Profile, Simulation, Source};
 use crate::sort::SortBy;
-use crate::summary::{self, GroupBy, simulated};
+use crate::summary::{self, GroupBy, Row, simulated};
 use report::{number, or_unknown};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -71,9 +72,22 @@ pub fn memory(profile: &Profile) -> Value {
     courses.iter().map(course).collect()
 }
 
+/// Returns the rows of the page. Those of imported profiles have the shares of the terminal's table, which are of totals.
+pub fn shown_rows(profile: &Profile, group_by: GroupBy) -> Vec<Row> {
+    let mut rows = summary::rows(profile, group_by, SortBy::Share);
+    if profile.source == Source::Imported {
+        let whole = averages(profile, Grouping::default()).self_cpu_time_total_ns.max(1) as f64;
+        for row in &mut rows {
+            row.total_share = row.self_total_ns as f64 / whole;
+            row.share = row.total_share;
+        }
+        rows.sort_by(|left, right| right.share.total_cmp(&left.share));
+    }
+    rows
+}
+
 /// Returns the operators by arithmetic intensity and throughput, with their roofline bounds.
-pub fn roofline(profile: &Profile) -> Value {
-    let rows = summary::rows(profile, GroupBy::InputShape, SortBy::SelfCpuTimeTotal);
+pub fn roofline(rows: &[Row]) -> Value {
     let points = rows.iter().filter(|row| profile_has(row)).map(|row| {
         let (flops, bytes) = (row.flops.unwrap_or(0.0), row.bytes.unwrap_or(1.0));
         let best = row.roofline_share.zip(row.gflops_per_second).map(|(share, speed)| speed / share);
@@ -102,7 +116,7 @@ pub fn simulated(simulation: &Simulation) -> Value {
     })
 }
 
-fn profile_has(row: &summary::Row) -> bool {
+fn profile_has(row: &Row) -> bool {
     let is_some = |value: Option<f64>| value.is_some_and(|value| value > 0.0);
     is_some(row.flops) && is_some(row.bytes) && is_some(row.gflops_per_second)
 }

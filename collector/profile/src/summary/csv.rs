@@ -18,7 +18,7 @@ pub fn write(rows: &[Row], sink: impl Write) -> Result<(), Error> {
 
 type Column = (&'static str, fn(&Row) -> String);
 
-const COLUMNS: [Column; 26] = [
+const COLUMNS: [Column; 28] = [
     ("name", |row| row.name.clone()),
     ("text", |row| row.text.clone()),
     ("scope", |row| row.scope.clone()),
@@ -36,7 +36,9 @@ const COLUMNS: [Column; 26] = [
     ("min_ns", |row| row.min_ns.to_string()),
     ("p95_ns", |row| row.p95_ns.to_string()),
     ("cpu_ns", |row| number(row.cpu_ns)),
+    ("typical_ns", |row| row.typical_ns.to_string()),
     ("share", |row| row.share.to_string()),
+    ("total_share", |row| row.total_share.to_string()),
     ("flops", |row| number(row.flops)),
     ("bytes", |row| number(row.bytes)),
     ("gflops_per_second", |row| number(row.gflops_per_second)),

@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 pub(super) struct SpanGroup {
     pub first: usize,
     pub operators: BTreeMap<u32, Vec<f64>>,
+    /// Self times of each operator's calls.
+    pub own: BTreeMap<u32, Vec<f64>>,
     pub total_ns: u64,
     pub self_total_ns: u64,
     pub allocated_bytes: Option<u64>,
@@ -19,12 +21,45 @@ pub(super) struct SpanGroup {
     pub parts: Vec<Part>,
 }
 
-impl SpanGroup {
+/// Times of all rows.
+pub(super) struct Sums {
+    pub total_ns: u64,
+    pub typical_ns: f64,
+}
+
+impl Sums {
+    /// Returns the shares of a row's typical and total time.
+    fn shares(&self, typical_ns: f64, total_ns: u64) -> (f64, f64) {
+        let of = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+        (of(typical_ns, self.typical_ns), of(total_ns as f64, self.total_ns as f64))
+    }
+}
+
+impl Group {
+    /// Returns the median self time of a call times the calls of a run, summed over the operators.
+    pub(super) fn typical_ns(&self, profile: &Profile) -> f64 {
+        let steps = profile.steps.len().max(1) as f64;
+        self.own.values().map(|times| median(&sorted(times)) * times.len() as f64 / steps).sum()
+    }
+
+    /// Returns the typical time in each visit, the recorded one first.
+    fn visits_ns(&self, profile: &Profile, typical_ns: f64) -> Vec<f64> {
+        if profile.visits.is_empty() {
+            return Vec::new();
+        }
+        let steps = profile.steps.len().max(1) as f64;
+        let of_visit = |medians_ns: &Vec<u64>| -> f64 {
+            let of = |(operator, times): (&u32, &Vec<f64>)| medians_ns[*operator as usize] as f64 * times.len() as f64;
+            self.own.iter().map(of).sum::<f64>() / steps
+        };
+        std::iter::once(typical_ns).chain(profile.visits.iter().map(of_visit)).collect()
+    }
+
     pub(super) fn row(
         &self,
         profile: &Profile,
         counted: &BTreeMap<(u32, u32), (f64, u64)>,
-        sum_ns: u64,
+        sums: &Sums,
         group_by: GroupBy,
     ) -> Row {
         let members: Vec<&Operator> = self.operators.keys().map(|place| &profile.operators[*place as usize]).collect();
@@ -33,6 +68,8 @@ impl SpanGroup {
         let times = sorted(&self.operators.values().flatten().copied().collect::<Vec<f64>>());
         let numbers = summarise(&times).expect("a group has spans");
         let calls = times.len() as u64;
+        let typical_ns = self.typical_ns(profile);
+        let (share, total_share) = sums.shares(typical_ns, self.self_total_ns);
         let works = Works::of(self, profile);
         let counters = self.counters(profile, counted);
         let of_all = |is_same: fn(&Operator, &Operator) -> bool| members.iter().all(|one| is_same(one, first));
@@ -65,7 +102,10 @@ impl SpanGroup {
             mean_ns: numbers.mean,
             p95_ns: numbers.p95,
             cpu_ns: cpu_ns(&counters),
-            share: if sum_ns == 0 { 0.0 } else { self.self_total_ns as f64 / sum_ns as f64 },
+            typical_ns,
+            share,
+            total_share,
+            visits_ns: self.visits_ns(profile, typical_ns),
             flops: works.flops.map(|flops| flops / calls as f64),
             bytes: works.bytes.map(|bytes| bytes / calls as f64),
             gflops_per_second: works.flops.map(|flops| flops / works.typical_ns),

@@ -7,10 +7,11 @@ pub mod csv;
 mod group;
 pub mod simulated;
 pub mod threads;
+pub mod visits;
 
 use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile};
 use crate::sort::SortBy;
-use group::SpanGroup;
+use group::{Group, Sums};
 use measure::statistics::median;
 use measure::{Ratio, ratio};
 use models::Choice;
@@ -101,8 +102,15 @@ pub struct Row {
     pub p95_ns: f64,
     /// Processor time of an average call over all threads, if it was counted.
     pub cpu_ns: Option<f64>,
-    /// Share of the total operator time.
+    /// Median self time of a call times the calls of a run, summed over the row's operators.
+    pub typical_ns: f64,
+    /// Share of the typical time of all operators, which one disturbed call does not change.
     pub share: f64,
+    /// Share of the total self time of all operators.
+    pub total_share: f64,
+    /// Typical time in each visit, the recorded one first; empty for profiles of a single visit.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub visits_ns: Vec<f64>,
     /// Operations of an average call.
     pub flops: Option<f64>,
     /// Minimum number of bytes moved by an average call.
@@ -133,6 +141,7 @@ impl Row {
     /// Returns the sort key; the largest comes first and equal rows stay in call order.
     fn order(&self, by: SortBy) -> f64 {
         match by {
+            SortBy::Share => self.typical_ns,
             SortBy::CpuTime => self.mean_ns,
             SortBy::CpuTimeTotal => self.total_ns as f64,
             SortBy::SelfCpuTimeTotal => self.self_total_ns as f64,
@@ -198,6 +207,7 @@ pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
         let key = group_of.entry(span.operator).or_insert_with(|| key(operator, span.operator, group_by));
         let group = groups.entry(key.clone()).or_insert_with(|| SpanGroup { first: place, ..SpanGroup::default() });
         group.operators.entry(span.operator).or_default().push(span.duration_ns as f64);
+        group.own.entry(span.operator).or_default().push(own[place] as f64);
         group.total_ns += span.duration_ns;
         group.self_total_ns += own[place];
         group.parts.extend(parts.get(&place));
@@ -207,10 +217,13 @@ pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
             group.live_bytes = group.live_bytes.max(Some(*live));
         }
     }
-    let sum_ns: u64 = groups.values().map(|group| group.self_total_ns).sum();
-    let mut ordered: Vec<&SpanGroup> = groups.values().collect();
+    let sums = Sums {
+        total_ns: groups.values().map(|group| group.self_total_ns).sum(),
+        typical_ns: groups.values().map(|group| group.typical_ns(profile)).sum(),
+    };
+    let mut ordered: Vec<&Group> = groups.values().collect();
     ordered.sort_by_key(|group| group.first);
-    let mut rows: Vec<Row> = ordered.iter().map(|group| group.row(profile, &counted, sum_ns, group_by)).collect();
+    let mut rows: Vec<Row> = ordered.iter().map(|group| group.row(profile, &counted, &sums, group_by)).collect();
     rows.sort_by(|left, right| right.order(sort_by).total_cmp(&left.order(sort_by)));
     rows
 }

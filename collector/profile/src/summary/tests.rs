@@ -205,6 +205,34 @@ fn nested() -> impl Strategy<Value = Profile> {
     })
 }
 
+#[test]
+fn one_preempted_call_changes_no_share() {
+    let run = |pool_ns: [u64; 5]| {
+        let operator = |name: &str| Operator { name: name.to_owned(), ..Operator::default() };
+        let mut profile = Profile {
+            tracks: vec![Track::default()],
+            operators: vec![operator("conv2d"), operator("max_pool")],
+            ..Profile::default()
+        };
+        let mut start_ns = 0;
+        for (step, pool_ns) in pool_ns.into_iter().enumerate() {
+            profile.steps.push(Step { start_ns, duration_ns: 980 + pool_ns, ..Step::default() });
+            for (operator, duration_ns) in [(0, 980), (1, pool_ns)] {
+                let step = u32::try_from(step).ok();
+                profile.spans.push(Span { operator, step, start_ns, duration_ns, ..Span::default() });
+                start_ns += duration_ns;
+            }
+        }
+        profile.check().expect("it fits together");
+        rows(&profile, GroupBy::Name, SortBy::default())
+    };
+    let shares = |rows: &[Row]| rows.iter().map(|row| (row.name.clone(), row.share)).collect::<Vec<_>>();
+    let (quiet, preempted) = (run([20; 5]), run([20, 20, 9000, 20, 20]));
+    assert_eq!(shares(&quiet), shares(&preempted));
+    assert_eq!(shares(&quiet), [("conv2d".to_owned(), 0.98), ("max_pool".to_owned(), 0.02)]);
+    assert!(preempted[1].total_share > 0.6, "totals stay beside: {}", preempted[1].total_share);
+}
+
 proptest! {
     #[test]
     fn own_times_add_up_to_the_whole(profile in nested()) {
@@ -215,7 +243,7 @@ proptest! {
             let rows = rows(&profile, group_by, SortBy::SelfCpuTimeTotal);
             prop_assert_eq!(rows.iter().map(|row| row.self_total_ns).sum::<u64>(), totals.sum_ns);
             prop_assert!(rows.iter().all(|row| row.self_total_ns <= row.total_ns && row.min_ns <= row.median_ns));
-            prop_assert!((rows.iter().map(|row| row.share).sum::<f64>() - 1.0).abs() < 1e-9);
+            prop_assert!((rows.iter().map(|row| row.total_share).sum::<f64>() - 1.0).abs() < 1e-9);
         }
     }
 }
