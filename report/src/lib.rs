@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 pub mod activity;
+pub mod advice;
 mod number;
 pub mod page;
 mod paper;

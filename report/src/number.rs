@@ -44,7 +44,7 @@ pub fn duration(nanoseconds: f64) -> String {
 pub fn between(low_ns: f64, high_ns: f64) -> String {
     match (low_ns.is_finite(), high_ns.is_finite()) {
         (true, true) => format!("{} … {}", duration(low_ns), duration(high_ns)),
-        (true, false) => format!("{} … {UNKNOWN}", duration(low_ns)),
+        (true, false) => format!("≥ {}", duration(low_ns)),
         (false, _) => UNKNOWN.to_owned(),
     }
 }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn what_is_not_known_is_a_dash() {
         assert_eq!((percent(f64::NAN), between(f64::NAN, f64::INFINITY)), (UNKNOWN.to_owned(), UNKNOWN.to_owned()));
-        assert_eq!(between(1.0, f64::INFINITY), "1.00 ns … –");
+        assert_eq!(between(1.0, f64::INFINITY), "≥ 1.00 ns");
         assert_eq!((or_unknown(None::<f64>, number), or_unknown(Some(0.5), percent)), ("–".into(), "50.0 %".into()));
         assert_eq!((percent([0.0; 0].iter().sum()), percent(-0.5)), ("0.0 %".into(), "-50.0 %".into()));
         assert_eq!((plain(1.5), plain(2.0), plain(1e3)), ("1.5".into(), "2".into(), "1000".into()));

@@ -3,6 +3,7 @@
 //! A reader that has closed either of them, such as `head`, is no error: the rest of the output is dropped.
 
 use crate::activity;
+use crate::advice;
 use crate::paper::{ColorChoice, Paper};
 use crate::untrusted::{error_text, note_lines, tame};
 use anstyle::{AnsiColor, Style};
@@ -19,7 +20,7 @@ static COLOURS: OnceLock<ColorChoice> = OnceLock::new();
 pub fn take_color_flag(
     arguments: impl IntoIterator<Item = OsString>,
 ) -> Result<(Vec<OsString>, ColorChoice), &'static str> {
-    const PROBLEM: &str = "`--color` takes auto, always or never";
+    const PROBLEM: &str = "use `--color auto`, `--color always` or `--color never`";
     let mut arguments = arguments.into_iter();
     let (mut others, mut choice) = (Vec::new(), ColorChoice::Auto);
     while let Some(argument) = arguments.next() {
@@ -71,17 +72,17 @@ pub fn print_notes<Note: ToString>(kind: &str, notes: impl IntoIterator<Item = N
 
 /// Prints an error with its hint on standard error, without control characters and of bounded length.
 pub fn print_error(text: &str) {
-    print_errors(&format!("{}\n", error_text(&with_path_hint(text))));
+    print_errors(&format!("{}\n", error_text(&with_advice(text))));
 }
 
-/// Adds a hint to an error about a file that is not there, unless it has one.
-fn with_path_hint(text: &str) -> String {
-    let is_missing =
-        text.contains("(os error 2)") && (text.contains("cannot read `") || text.contains("cannot open `"));
-    match is_missing && !text.contains("hint:") {
-        true => format!("{text}\nhint: check the path; relative paths start in the working folder"),
-        false => text.to_owned(),
-    }
+/// Adds the next step to an error that names none.
+fn with_advice(text: &str) -> String {
+    advice::of_error(text).map_or_else(|| text.to_owned(), |hint| format!("{text}\nhint: {hint}"))
+}
+
+/// Prints the next step for an error of the command line, whose text was printed, unless that names one.
+pub fn print_usage_advice(text: &str) {
+    advice::of_usage(text).iter().for_each(|hint| print_errors(&format!("hint: {hint}\n")));
 }
 
 /// Prints a line of progress on standard error.
@@ -145,17 +146,6 @@ mod tests {
         );
         assert_eq!(take(&["p", "list", "--color=never"]).expect("a choice").0, others(&["p", "list"]));
         assert!(take(&["p", "--color"]).is_err() && take(&["p", "--color=red"]).is_err());
-    }
-
-    #[test]
-    fn a_missing_file_gets_a_hint() {
-        let missing = "error: cannot read `x`: No such file or directory (os error 2)";
-        assert!(
-            with_path_hint(missing).ends_with("\nhint: check the path; relative paths start in the working folder")
-        );
-        for other in [format!("{missing}\nhint: other"), "error: cannot start `cc`: (os error 2)".to_owned()] {
-            assert_eq!(with_path_hint(&other), other);
-        }
     }
 
     #[test]

@@ -48,7 +48,7 @@ use models::names;
 use options::Models;
 use pace::Pace;
 use progress::terminal;
-use report::terminal::{paper, print_error, print_notes, take_color_flag};
+use report::terminal::{paper, print_error, print_notes, print_usage_advice, take_color_flag};
 use report::{ColorChoice, activity};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -88,9 +88,19 @@ fn parse() -> Arguments {
         ColorChoice::Always => clap::ColorChoice::Always,
         ColorChoice::Never => clap::ColorChoice::Never,
     };
-    let matches = Arguments::command().color(colours).get_matches_from(words);
-    activity::begin(format!("`opcollect{}` is running", command_name(&matches)));
+    let matches =
+        Arguments::command().color(colours).try_get_matches_from(words).unwrap_or_else(|error| end_with(&error));
+    activity::begin(format!("`opcollect{}` is at work", command_name(&matches)));
     Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// Ends the process with an error of the command line and its next step, or with the help that was asked for.
+fn end_with(error: &clap::Error) -> ! {
+    let _ = error.print();
+    if error.use_stderr() {
+        print_usage_advice(&error.to_string());
+    }
+    std::process::exit(error.exit_code())
 }
 
 fn dispatch(arguments: Arguments) -> Result<u8> {

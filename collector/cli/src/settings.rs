@@ -81,6 +81,19 @@ fn entries(models: &Models) -> Result<Option<Vec<ModelEntry>>> {
     Ok(Some(entries))
 }
 
+/// Returns a hint for the name of an operator without sizes, or for one that is misspelt before its sizes.
+fn operator_hint(name: &str) -> Option<String> {
+    let (kind, has_sizes) = name.split_once(':').map_or((name, false), |(kind, _)| (kind, true));
+    let forms = zoo::simple::list();
+    match forms.iter().find(|form| form.name == kind) {
+        Some(form) if !has_sizes => {
+            Some(format!("`{kind}` is an operator, whose sizes follow a colon, such as `{}`", form.example))
+        }
+        _ if has_sizes => names::nearest(kind, forms.iter().map(|form| form.name)),
+        _ => None,
+    }
+}
+
 /// Returns the source of a model: the one that was given, or what its name says.
 fn source(given: Option<ModelSource>, name: &str) -> Result<ModelSource> {
     let said = zoo::source_of(name).and_then(ModelSource::from_name);
@@ -96,9 +109,9 @@ fn source(given: Option<ModelSource>, name: &str) -> Result<ModelSource> {
         (None, Some(said)) => Ok(said),
         (None, None) => {
             let near = names::nearest(name, zoo::list().iter().map(|entry| entry.name));
-            let hint = near.unwrap_or_else(|| {
-                "`opcollect list` shows all models; `--modelsource` sets the format of a file".to_owned()
-            });
+            let hint = operator_hint(name)
+                .or(near)
+                .unwrap_or_else(|| "`opcollect list` shows all; `--modelsource` says what a file is".to_owned());
             Err(Failure::usage(format!("no source has a model `{name}`")).with_hint(hint))
         }
     }

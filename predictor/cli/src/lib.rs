@@ -31,7 +31,7 @@ use arguments::{Arguments, Command};
 use clap::{CommandFactory, FromArgMatches};
 use datasets::output::Output;
 use predictor::{Error, Result};
-use report::terminal::{paper, print_error, take_color_flag};
+use report::terminal::{paper, print_error, print_usage_advice, take_color_flag};
 use report::{ColorChoice, activity};
 use std::io::Write;
 use std::path::Path;
@@ -65,11 +65,21 @@ fn parse() -> Arguments {
         ColorChoice::Always => clap::ColorChoice::Always,
         ColorChoice::Never => clap::ColorChoice::Never,
     };
-    let matches = Arguments::command().color(colours).get_matches_from(words);
+    let matches =
+        Arguments::command().color(colours).try_get_matches_from(words).unwrap_or_else(|error| end_with(&error));
     if let Some(name) = matches.subcommand_name() {
         activity::begin(format!("`oppredict {name}` is running"));
     }
     Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// Ends the process with an error of the command line and its next step, or with the help that was asked for.
+fn end_with(error: &clap::Error) -> ! {
+    let _ = error.print();
+    if error.use_stderr() {
+        print_usage_advice(&error.to_string());
+    }
+    std::process::exit(error.exit_code())
 }
 
 fn dispatch(arguments: Arguments) -> Result<u8> {

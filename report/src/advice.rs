@@ -1,0 +1,119 @@
+//! Next steps for errors whose origin cannot name one: those of the system, of readers, and of the command line.
+
+/// Words of an error, all of which must occur, and the hint.
+type Advice = (&'static [&'static str], &'static str);
+
+const FILES: [Advice; 12] = [
+    (&["cannot read `", "(os error 2)"], "check the path; relative paths start in the working folder"),
+    (&["cannot read the trace `", "(os error 2)"], "check the path; relative paths start in the working folder"),
+    (&["cannot open `", "(os error 2)"], "check the path; relative paths start in the working folder"),
+    (&["cannot write `", "(os error 2)"], "make the folder first; relative paths start in the working folder"),
+    (&["creating `", "(os error 2)"], "choose another folder, or make the one above it first"),
+    (&["(os error 13)"], "choose another path, or ask for the permission to use this one"),
+    (&["(os error 20)"], "give the path of a folder, not of a file"),
+    (&["(os error 21)"], "give the path of a file, not of a folder"),
+    (&["is not a configuration"], "compare it with the examples in `configs/`"),
+    (&["is no Perfetto trace"], "make one of another trace with `opcollect trace convert`"),
+    (&["cannot use the predictor", "is not a file of this program"], "give a file that `oppredict train` wrote"),
+    (&["cannot listen on `"], "give an address and a port, such as `--address 127.0.0.1:8177`"),
+];
+
+const USAGE: [Advice; 5] = [
+    (&["invalid digit found in string"], "give a whole number"),
+    (&["number too large"], "give a smaller whole number"),
+    (&["invalid float literal"], "give a number, such as 0.5"),
+    (&["a value is required for"], "write the value after the flag"),
+    (&["unexpected value '", "no more were expected"], "leave the value out: the flag alone is enough"),
+];
+
+const NEGATIVE: &str = "numbers below zero are not accepted here; give a whole number";
+
+/// Returns the next step for an error without one.
+pub fn of_error(text: &str) -> Option<String> {
+    if text.contains("hint:") {
+        return None;
+    }
+    found(&FILES, text).map(str::to_owned).or_else(|| of_model(text))
+}
+
+/// Returns the next step for a model that cannot be used: by what kind of model it is.
+fn of_model(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("cannot use model `")?;
+    let name = rest.split('`').next()?;
+    let is_file = [".onnx", ".pt2", ".pt", ".tflite"].iter().any(|ending| name.ends_with(ending));
+    match name.split_once(':') {
+        _ if is_file => Some("export the model again, or say what the file is with `--modelsource`".to_owned()),
+        Some((kind, _)) => Some(format!("change the sizes; `opcollect list` shows an example of `{kind}`")),
+        None => None,
+    }
+}
+
+/// Returns the next step for an error of the command line, as it is printed, unless it names one.
+pub fn of_usage(text: &str) -> Option<String> {
+    if text.contains("similar") || text.contains("possible values") {
+        return None;
+    }
+    let is_negative = text
+        .split_once("unexpected argument '-")
+        .is_some_and(|(_, rest)| rest.starts_with(|first: char| first.is_ascii_digit()));
+    if is_negative {
+        return Some(NEGATIVE.to_owned());
+    }
+    let of_value = found(&USAGE, text).map(str::to_owned);
+    let is_unknown = text.contains("unexpected argument") || text.contains("unrecognized subcommand");
+    of_value.or_else(|| is_unknown.then(|| format!("`{} --help` lists what it takes", command(text))))
+}
+
+/// Returns the command of a usage line: the words before its first flag or value.
+fn command(text: &str) -> String {
+    let usage = text.split_once("Usage: ").map_or("", |(_, usage)| usage.lines().next().unwrap_or_default());
+    let words = usage.split(' ').take_while(|word| !word.starts_with(['[', '<', '-']));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+fn found(table: &[Advice], text: &str) -> Option<&'static str> {
+    let has_all = |(words, _): &&Advice| words.iter().all(|word| text.contains(word));
+    table.iter().find(has_all).map(|(_, hint)| *hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_files_and_models_get_a_next_step() {
+        for (error, hint) in [
+            ("error: cannot read `x`: No such file or directory (os error 2)", "check the path"),
+            ("error: cannot write `a/x`: No such file or directory (os error 2)", "make the folder first"),
+            ("error: cannot read `x`: Is a directory (os error 21)", "give the path of a file"),
+            ("error: failed while listing `x`: Not a directory (os error 20)", "give the path of a folder"),
+            ("error: cannot use model `x.onnx`: it holds no graph", "export the model again"),
+            (
+                "error: cannot use model `conv2d:k=99`: no fit",
+                "change the sizes; `opcollect list` shows an example of `conv2d`",
+            ),
+        ] {
+            let found = of_error(error).unwrap_or_else(|| panic!("no hint for {error}"));
+            assert!(found.starts_with(hint), "{found}");
+            assert_eq!(of_error(&format!("{error}\nhint: other")), None);
+        }
+        assert_eq!(of_error("error: cannot start `cc`: (os error 2)"), None);
+    }
+
+    #[test]
+    fn errors_of_the_command_line_get_a_next_step() {
+        let usage = "\n\nUsage: opcollect dataset [OPTIONS] <COMMAND>\n\nFor more information, try '--help'.\n";
+        let of = |text: &str| of_usage(&format!("error: {text}{usage}"));
+        assert_eq!(
+            of("unrecognized subcommand 'x'").as_deref(),
+            Some("`opcollect dataset --help` lists what it takes")
+        );
+        assert_eq!(of("unexpected argument '-1' found\n\n  tip: to pass '-1'").as_deref(), Some(NEGATIVE));
+        assert_eq!(
+            of("invalid value 'x' for '--n <N>': invalid digit found in string").as_deref(),
+            Some("give a whole number")
+        );
+        assert_eq!(of("unexpected argument '--modle' found\n\n  tip: a similar argument exists: '--model'"), None);
+        assert_eq!(of("the following required arguments were not provided:\n  --data <PATH>"), None);
+    }
+}
