@@ -40,6 +40,7 @@ fn product(work: &Work, is_default: bool, extras: &[(&str, f64)]) -> RawSample {
         is_default,
         extras: extras.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
         choice: None,
+        text: String::new(),
     }
 }
 

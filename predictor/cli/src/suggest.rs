@@ -5,7 +5,7 @@ use crate::loading::load_unmeasured_samples;
 use crate::options::Data;
 use crate::{DONE, paper, print_json, print_text};
 use clap::Args;
-use learn::adaptation;
+use learn::adaptation::{self, Suggestion};
 use predictor::{Result, bundle};
 use report::{Table, figures, words};
 use serde_json::json;
@@ -44,13 +44,51 @@ pub fn run(arguments: &Suggest) -> Result<u8> {
             table.row([one.operator.clone()].into_iter().chain(sizes));
         }
         print_text(arguments.json, &table.on(&paper()))?;
+        for command in of_operator.iter().filter_map(command) {
+            print_text(arguments.json, &command)?;
+        }
     }
     print_text(
         arguments.json,
         "most informative first; measure them on the new device, then run `oppredict adapt` on the records",
     )?;
     if arguments.json {
-        print_json(&json!({ "suggestions": suggestions }))?;
+        let commands: Vec<Option<String>> = suggestions.iter().map(command).collect();
+        print_json(&json!({ "suggestions": suggestions, "commands": commands }))?;
     }
     Ok(DONE)
+}
+
+/// Returns the command that measures a shape by its default schedule; tables of others come from other programs.
+fn command(one: &Suggestion) -> Option<String> {
+    let Suggestion { text, threads, .. } = one;
+    let quoted = text.replace('\'', r"'\''");
+    (!text.is_empty()).then(|| {
+        format!(
+            "opcollect --modelsource simple --modelname '{quoted}' --schedules 1 --threads {threads} --store new-device"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_suggestion_is_a_command_of_the_shell() {
+        let one = |text: &str| Suggestion {
+            operator: "relu".to_owned(),
+            sizes: Vec::new(),
+            text: text.to_owned(),
+            threads: 2.0,
+        };
+        assert_eq!(
+            command(&one("relu(f32[8,8])")).as_deref(),
+            Some(
+                "opcollect --modelsource simple --modelname 'relu(f32[8,8])' --schedules 1 --threads 2 --store new-device"
+            )
+        );
+        assert!(command(&one("it's")).is_some_and(|command| command.contains(r"'it'\''s'")));
+        assert_eq!(command(&one("")), None);
+    }
 }

@@ -73,6 +73,10 @@ pub struct Suggestion {
     pub operator: String,
     /// Sizes of the shape, without those that are equal for all shapes of the operator.
     pub sizes: Vec<(&'static str, f64)>,
+    /// Operator and all sizes as `opcollect` takes them; empty for tables of others.
+    pub text: String,
+    /// Threads that it was measured with elsewhere.
+    pub threads: f64,
 }
 
 /// Returns up to `count` shapes of each operator whose times would reduce the uncertainty about all shapes most, best
@@ -90,8 +94,13 @@ pub fn suggest(predictor: &Predictor, samples: Samples, count: usize) -> Result<
                 let (feature, value) = (&FEATURES[*column], f64::from(samples.features.row(row)[*column]));
                 (feature.name, if feature.unit.starts_with("log2") { value.exp2().round() } else { value })
             };
-            let operator = samples.operators[operator as usize].clone();
-            suggestions.push(Suggestion { operator, sizes: columns.iter().map(size).collect() });
+            let sample = &samples.rows[row];
+            suggestions.push(Suggestion {
+                operator: samples.operators[operator as usize].clone(),
+                sizes: columns.iter().map(size).collect(),
+                text: samples.shape_texts.get(&sample.shape).cloned().unwrap_or_default(),
+                threads: sample.threads,
+            });
         }
     }
     match suggestions.is_empty() {

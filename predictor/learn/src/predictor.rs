@@ -62,6 +62,9 @@ pub struct Predictor {
     pub this_host: Option<HostTranslation>,
 }
 
+/// Start of the remark that a time is limited by that of another device.
+const LIMITED: &str = "limited to what ";
+
 #[derive(Clone, Debug)]
 pub struct Query<'a> {
     /// Name of the operator in the training data.
@@ -124,14 +127,20 @@ pub struct Prediction {
 pub const WIDE: f64 = 4.0;
 
 impl Prediction {
-    /// Widens or narrows the interval by a factor of its logarithmic width.
-    pub fn rescale(&mut self, ratio: f64) {
-        self.low_ns = self.time_ns * (self.low_ns / self.time_ns).powf(ratio);
-        self.high_ns = self.time_ns * (self.high_ns / self.time_ns).powf(ratio);
+    /// Limits the time to that of a learned device which this one exceeds in all figures.
+    fn bound_by(&mut self, other: &Prediction, device: &str) {
+        let factor = other.time_ns / self.time_ns;
+        if factor.is_finite() && factor < 1.0 {
+            let times = [&mut self.time_ns, &mut self.low_ns, &mut self.high_ns, &mut self.reference_ns];
+            times.into_iter().for_each(|time| *time *= factor);
+            self.overhead_ns = self.overhead_ns.min(other.overhead_ns);
+            self.outside.retain(|reason| !reason.starts_with(LIMITED));
+            self.outside.push(format!("{LIMITED}`{device}` takes, whose figures this newer device reaches"));
+        }
     }
 
-    /// Turns an answer about a kind of operator on the machine that was learned from into one about another host.
-    pub fn translate(&mut self, host: &HostTranslation, kind: &str) {
+    /// Turns an answer about the machine that was learned from into one about another host.
+    pub fn translate(&mut self, host: &HostTranslation) {
         let (time, low, high) = (self.time_ns, self.low_ns, self.high_ns);
         if self.basis != Basis::Bound {
             self.low_ns = time * (-host.widened((time / low).ln())).exp();
@@ -170,8 +179,35 @@ impl Predictor {
         Ok(resolved.features)
     }
 
-    /// Predicts many queries; each has its own error.
+    /// Predicts many queries; each has its own error. A device without training data takes no longer than a learned device
+    /// that it exceeds in all figures.
     pub fn predict_all(&self, queries: &[Query<'_>]) -> Vec<Result<Prediction>> {
+        let mut predictions = self.predict_unbounded(queries);
+        for (name, device) in &self.about.devices {
+            let is_exceeded = |place: &usize| {
+                let query = &queries[*place];
+                let learned = self.learned.operators.get(query.operator);
+                let has_seen = |device: &str| learned.is_some_and(|of| of.statistics.has_seen(device));
+                let own = self.about.devices.get(query.device);
+                predictions[*place].is_ok()
+                    && !has_seen(query.device)
+                    && has_seen(name)
+                    && own.is_some_and(|own| own.exceeds(device))
+            };
+            let places: Vec<usize> = (0..queries.len()).filter(is_exceeded).collect();
+            let others: Vec<Query<'_>> =
+                places.iter().map(|&place| Query { device: name, threads: None, ..queries[place].clone() }).collect();
+            for (place, other) in places.into_iter().zip(self.predict_unbounded(&others)) {
+                if let (Ok(own), Ok(other)) = (&mut predictions[place], other) {
+                    own.bound_by(&other, name);
+                }
+            }
+        }
+        predictions
+    }
+
+    /// Predicts many queries, each from the training data alone.
+    fn predict_unbounded(&self, queries: &[Query<'_>]) -> Vec<Result<Prediction>> {
         let mut resolved: Vec<Result<ResolvedQuery<'_>>> = queries.iter().map(|query| self.resolve(query)).collect();
         let mut groups: BTreeMap<(&str, bool), Vec<(usize, &mut ResolvedQuery<'_>)>> = BTreeMap::new();
         for (place, resolved) in resolved.iter_mut().enumerate() {
@@ -273,7 +309,7 @@ impl Predictor {
         }
         let threads = query.threads.or_else(|| self.default_threads(query.device)).unwrap_or(device.units);
         if !(threads.is_finite() && threads >= 1.0) {
-            return Err(Error::Query(format!("{threads} is not a number of threads")));
+            return Err(Error::Query(format!("{threads} threads cannot run anything: use at least 1")));
         }
         Ok((device, threads))
     }

@@ -38,6 +38,7 @@ pub(super) fn samples() -> (Samples, Vec<usize>, Vec<usize>) {
             is_default: true,
             extras: BTreeMap::new(),
             choice: None,
+            text: String::new(),
         };
         builder.push(question, Timing::once(time_ns, None));
     }

@@ -9,6 +9,7 @@ use crate::provenance::Provenance;
 use crate::schedules::Schedules;
 use crate::stand_in::StandIn;
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 /// One measured row, as far as splitting and scoring see it.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,6 +93,8 @@ pub struct Samples {
     pub size_names: BTreeMap<String, BTreeMap<String, String>>,
     /// By the names of tasks, what stands for operators of neural networks in a foreign table.
     pub stand_ins: BTreeMap<String, Vec<StandIn>>,
+    /// Operators and sizes as a command line takes them, by shape.
+    pub shape_texts: Arc<BTreeMap<u64, String>>,
     /// Rows that did not become samples, by reason.
     pub left_out: BTreeMap<String, u64>,
     /// What speaks against the data being what it is said to be, for a person to look at.
@@ -148,6 +151,7 @@ impl Samples {
             schedules: self.schedules.clone(),
             size_names: self.size_names.clone(),
             stand_ins: self.stand_ins.clone(),
+            shape_texts: Arc::clone(&self.shape_texts),
             left_out: self.left_out.clone(),
             warnings: self.warnings.clone(),
             filter_hints: self.filter_hints.clone(),
@@ -238,6 +242,8 @@ pub struct RawSample {
     pub extras: BTreeMap<String, f64>,
     /// What a library chose, where that is known.
     pub choice: Option<String>,
+    /// Operator and sizes as a command line takes them; empty if there is no such text.
+    pub text: String,
 }
 
 /// What was measured of a row.
@@ -335,6 +341,9 @@ impl SamplesBuilder {
         let Derived { busy_threads, estimated_ns } =
             features::derive(&question.work, device, question.threads, Revision::Second, &mut question.extras);
         let shape = shape(&question.operator, &question.detail, &question.work);
+        if !question.text.is_empty() {
+            Arc::make_mut(&mut self.samples.shape_texts).entry(shape).or_insert(question.text);
+        }
         self.samples.rows.push(Sample {
             operator: self.operators.of(question.operator, &mut self.samples.operators),
             device: question.device,

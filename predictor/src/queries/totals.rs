@@ -103,7 +103,10 @@ pub fn total(operators: &[Operator], predictions: &[OperatorPrediction], run: &R
         }
         let half = halves.entry(&operator.name).or_default();
         half.0 += times * (prediction.time_ns - prediction.low_ns);
-        half.1 += times * (prediction.high_ns - prediction.time_ns);
+        // A bound has no upper end. The total says which share of it are bounds.
+        if prediction.basis != Basis::Bound {
+            half.1 += times * (prediction.high_ns - prediction.time_ns);
+        }
     }
     let hidden_ns = run.overlap * f64::min(starting, running);
     let time_ns = starting + running - hidden_ns;

@@ -68,9 +68,15 @@ pub fn operator_table(predictions: &[OperatorPrediction], level: u8) -> String {
     table.on(&paper())
 }
 
-/// Returns the table of a network's layers in graph order, with equal layers on one line.
-pub fn network_table(heading: &str, answer: &NetworkAnswer, level: u8) -> String {
-    let NetworkAnswer { layers: predictions, total, .. } = answer;
+/// Whether starting operators takes more of a total than a driver needs to launch kernels.
+fn is_of_framework(total: &Total) -> bool {
+    /// Above what drivers take to launch a kernel.
+    const LAUNCH_NS: f64 = 20_000.0;
+    total.calls > 0 && total.dispatch_ns > 0.2 * total.time_ns && total.dispatch_ns / total.calls as f64 > LAUNCH_NS
+}
+
+/// The layers of a model that are alike are one line; in the order of the graph.
+pub fn network_table(heading: &str, predictions: &[OperatorPrediction], total: &Total) -> String {
     let mut table = Table::new([
         words("layer"),
         figures("×"),
@@ -107,8 +113,13 @@ pub fn network_table(heading: &str, answer: &NetworkAnswer, level: u8) -> String
     if total.hidden_ns > 0.0 {
         let _ = write!(text, ", {} of it hidden", duration(total.hidden_ns));
     }
-    if let Some(widest) = &answer.widest {
-        let _ = write!(text, "\nmost of the interval's width comes from {} ({})", widest.kind, percent(widest.share));
+    if is_of_framework(total) {
+        let each = duration(total.dispatch_ns / total.calls as f64);
+        let _ = write!(
+            text,
+            "\nstarting an operator takes {each} in the data that this was learned from, where a framework called each alone: a \
+             compiled model or a graph of launches takes less; `oppredict adapt` learns from times of your own"
+        );
     }
     let share = |part_ns: f64| format!("{:.1} %", 100.0 * part_ns / total.operators_ns);
     let count =

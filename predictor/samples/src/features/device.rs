@@ -33,6 +33,17 @@ pub struct Device {
 }
 
 impl Device {
+    /// Returns whether this GPU is newer than another one and reaches its rates and caches. Slightly less bandwidth is no
+    /// loss next to a larger cache.
+    pub fn exceeds(&self, other: &Device) -> bool {
+        let is_gpu = self.generation > 0.0 && other.generation > 0.0;
+        is_gpu
+            && self.generation > other.generation
+            && self.flops_per_ns() >= other.flops_per_ns()
+            && self.bandwidth_gb_per_s >= 0.9 * other.bandwidth_gb_per_s
+            && self.cache_bytes >= other.cache_bytes
+    }
+
     /// Operations in one nanosecond on all units.
     pub fn flops_per_ns(&self) -> f64 {
         self.flops_per_ns_on(self.units)

@@ -421,6 +421,7 @@ fn question(record: &Record, device: u32) -> std::result::Result<RawSample, Stri
         is_default: record.schedule_source == Some(ScheduleSource::Default),
         extras: schedule_features(record),
         choice: None,
+        text: task.to_text(),
     })
 }
 

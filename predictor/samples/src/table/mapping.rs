@@ -387,6 +387,7 @@ pub(super) fn in_table(path: &Path, table: &Table, mapping: &Mapping) -> Result<
             is_default: true,
             extras: BTreeMap::new(),
             choice: choices.as_ref().map(|choices| choices.0[choices.1[row] as usize].clone()),
+            text: String::new(),
         });
     }
     Ok(questions)
