@@ -120,9 +120,10 @@ fn answer(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> String {
     let Planned { promise, model, parallel, cores, .. } = found;
     let mut lines = vec![format!(
         "{model}: {} on {cores} core{}, {} expected ({})",
-        match parallel {
-            models::Parallel::Sequential => "sequential",
-            models::Parallel::Stream | models::Parallel::Full => "concurrent groups",
+        match (parallel, found.stages_side_by_side) {
+            (models::Parallel::Sequential, _) => "one operator after the other",
+            (_, 0) => "one operator after the other, each on its best number of cores,",
+            (models::Parallel::Stream | models::Parallel::Full, _) => "groups side by side",
         },
         if *cores == 1 { "" } else { "s" },
         duration(promise.time_ns),
@@ -130,8 +131,9 @@ fn answer(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> String {
     )];
     lines.push(format!("  why         {}", found.why));
     lines.push(format!(
-        "  compared    sequential on all cores {}, the longest chain {}",
+        "  beside      one operator after the other on all cores {}, the best stages {}, the longest chain {}",
         duration(promise.sequential_ns),
+        duration(found.best_ns),
         duration(found.critical_ns)
     ));
     lines.push(format!(

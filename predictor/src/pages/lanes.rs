@@ -1,11 +1,12 @@
-//! A plan of stages as lanes: cores down, time across, one colour for each stage's groups; beside it what was measured, and what
-//! operators take on other numbers of cores.
+//! A plan of stages as lanes: cores down, time across, one box for each operator; beside it what was measured, and what operators
+//! take on other numbers of cores. Boxes and table show the same times.
 
 use super::{escape, page};
 use crate::error::{Error, Result};
 use crate::planning::Planned;
 use crate::planning::network::Alternative;
 use models::Choice;
+use models::stages::Group;
 use report::page::chart::{Scale, svg, ticks};
 use report::{between, duration, number};
 use samples::text::read_bounded;
@@ -16,6 +17,8 @@ use std::path::Path;
 const WIDTH: f64 = 1120.0;
 const LANE: f64 = 46.0;
 const LEFT: f64 = 70.0;
+/// Width of a letter in a box.
+const LETTER: f64 = 7.0;
 
 /// What was measured of a plan.
 #[derive(Clone, Debug, Deserialize)]
@@ -73,6 +76,8 @@ struct ShownLanes {
     to_ns: f64,
     is_beside: bool,
     is_even: bool,
+    /// Text inside the box, if it has room.
+    label: String,
     title: String,
 }
 
@@ -111,8 +116,8 @@ pub fn lanes(planned: &Planned, measured: Option<&MeasuredLanes>) -> String {
         None => {}
     }
     body.push_str(
-        "<p class=\"soft\">Blue: one group on all its cores. Orange: groups side by side. A promised stage is as long as its longest \
-         group; a measured one has each group's own beginning and end.</p>",
+        "<p class=\"soft\">Each box is a call. Blue: one after the other. Orange: groups side by side. A promised stage is as long as \
+         its longest group; a measured one has each group's own beginning and end.</p>",
     );
     body.push_str(&alternatives(&planned.alternatives, *cores));
     page("A plan of stages", &body)
@@ -120,30 +125,50 @@ pub fn lanes(planned: &Planned, measured: Option<&MeasuredLanes>) -> String {
 
 fn promised(planned: &Planned) -> Vec<ShownLanes> {
     let (mut shown, mut begin_ns) = (Vec::new(), 0.0);
-    let stages = &planned.stages.stages;
-    for (number, stage) in stages.iter().enumerate() {
-        let time_ns = stage.time_ns.unwrap_or(planned.promise.time_ns);
-        for (place, group) in stage.groups.iter().enumerate() {
-            let named: Vec<String> =
-                group.calls.iter().take(12).map(|&call| format!("{call}: {}", planned.calls[call])).collect();
-            let more = group.calls.len().saturating_sub(named.len());
-            let more = if more > 0 { format!("\nand {more} more") } else { String::new() };
-            let beside = stage.groups.len();
-            shown.push(ShownLanes {
-                cores: group.cores.clone(),
-                from_ns: begin_ns,
-                to_ns: begin_ns + time_ns,
-                is_beside: beside > 1,
-                is_even: place % 2 == 0,
-                title: format!("stage {number}, {beside} of groups side by side\n{}{more}", named.join("\n")),
-            });
+    let alone_ns = alone_times(&planned.alternatives, planned.calls.len());
+    for (number, stage) in planned.stages.stages.iter().enumerate() {
+        let time_ns = |group: &Group| group.calls.iter().map(|&call| alone_ns(call, group.cores.len())).sum::<f64>();
+        let longest_ns = stage.groups.iter().map(time_ns).fold(0.0, f64::max);
+        let stage_ns = stage.time_ns.unwrap_or(longest_ns);
+        // Operators of a stage take longer than alone where they disturb each other.
+        let factor = if longest_ns > 0.0 { stage_ns / longest_ns } else { 1.0 };
+        for group in &stage.groups {
+            let mut from_ns = begin_ns;
+            for (place, &call) in group.calls.iter().enumerate() {
+                let alone_ns = alone_ns(call, group.cores.len());
+                let operator = &planned.calls[call];
+                shown.push(Shown {
+                    cores: group.cores.clone(),
+                    from_ns,
+                    to_ns: from_ns + factor * alone_ns,
+                    is_beside: stage.groups.len() > 1,
+                    is_even: place % 2 == 0,
+                    label: operator.split(' ').next().unwrap_or_default().to_owned(),
+                    title: format!(
+                        "call {call}: {operator}\n{} on {} cores\nstage {number}, {} groups side by side",
+                        duration(alone_ns),
+                        group.cores.len(),
+                        stage.groups.len()
+                    ),
+                });
+                from_ns += factor * alone_ns;
+            }
         }
-        begin_ns += time_ns;
+        begin_ns += stage_ns;
     }
     shown
 }
 
-fn shown(lanes: &[Lane]) -> Vec<ShownLanes> {
+/// Returns the time of a call alone on a number of cores, as the table shows it.
+fn alone_times(alternatives: &[Alternative], calls: usize) -> impl Fn(usize, usize) -> f64 {
+    let mut of_call = vec![None; calls];
+    for one in alternatives {
+        one.calls.iter().for_each(|&call| of_call[call] = Some(one));
+    }
+    move |call, cores| of_call[call].and_then(|one: &Alternative| one.alone_ns.get(cores - 1)).copied().unwrap_or(0.0)
+}
+
+fn shown(lanes: &[Lane]) -> Vec<Shown> {
     let of = |(place, lane): (usize, &Lane)| {
         let beside = lanes.iter().filter(|other| other.stage == lane.stage).count();
         let before = lanes[..place].iter().filter(|other| other.stage == lane.stage).count();
@@ -154,6 +179,7 @@ fn shown(lanes: &[Lane]) -> Vec<ShownLanes> {
             to_ns: lane.end_ns.max(lane.begin_ns),
             is_beside: beside > 1,
             is_even: before % 2 == 0,
+            label: String::new(),
             title: format!(
                 "stage {}, {took}\n{}",
                 lane.stage,
@@ -195,6 +221,11 @@ fn picture(all: &[ShownLanes], cores: usize, total_ns: f64, name: &str) -> Strin
             LANE * (last - first + 1) as f64 - 6.0,
             escape(&one.title)
         );
+        if (to - from) > LETTER * (one.label.len() + 1) as f64 {
+            let y = 16.0 + LANE * (first + last + 1) as f64 / 2.0;
+            let x = from + 4.0;
+            let _ = write!(picture, "<text x=\"{x:.1}\" y=\"{y:.1}\" class=\"inside\">{}</text>", escape(&one.label));
+        }
     }
     picture + "</svg>"
 }
@@ -202,7 +233,7 @@ fn picture(all: &[ShownLanes], cores: usize, total_ns: f64, name: &str) -> Strin
 /// What each operator takes on other numbers of cores; bold where the plan has it.
 fn alternatives(all: &[Alternative], cores: usize) -> String {
     let mut text =
-        "<h2>What else each operator could do</h2><table><tr><th>operator</th><th>calls</th><th>moves</th>".to_owned();
+        "<h2>What else each operator could do</h2><div class=\"wide\"><table><tr><th>operator</th><th>calls</th><th>moves</th>".to_owned();
     for own in 1..=cores {
         let _ = write!(text, "<th>on {own}</th>");
     }
@@ -223,5 +254,15 @@ fn alternatives(all: &[Alternative], cores: usize) -> String {
         let gain = one.alone_ns.first().zip(one.alone_ns.last()).map_or(1.0, |(first, last)| first / last);
         let _ = write!(text, "<td>{gain:.2}×</td></tr>");
     }
-    text + "</table><p class=\"soft\">Isolated times by number of cores; bold: in the plan. Concurrent execution pays if operators scale badly.</p>"
+    let _ = write!(
+        text,
+        "<tr><th>all calls</th><th>{}</th><th></th>",
+        all.iter().map(|one| one.calls.len()).sum::<usize>()
+    );
+    for place in 0..cores {
+        let of = |one: &Alternative| one.calls.len() as f64 * one.alone_ns.get(place).copied().unwrap_or(0.0);
+        let _ = write!(text, "<th>{}</th>", duration(all.iter().map(of).sum()));
+    }
+    text.push_str("<th></th></tr>");
+    text + "</table></div><p class=\"soft\">Times alone on so many cores; bold: in the plan. Side by side pays where all cores gain little.</p>"
 }

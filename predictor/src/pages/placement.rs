@@ -4,12 +4,14 @@ use super::{escape, page};
 use crate::planning::tables::TimesTable;
 use planners::placement::{Instance, Placement};
 use report::duration;
+use report::page::chart::{Scale, label_width, svg, ticks};
 use std::fmt::Write;
 
 /// The page of a placement.
 pub fn placement(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
     let mut body = format!(
-        "<p>makespan {}; {}; the largest gain of any single move is {}.</p><table><tr><th>operator</th>",
+        "<p>makespan {}; {}; the largest gain of any single move is {}.</p><figure>{}</figure>\
+         <div class=\"wide\"><table><tr><th>operator</th>",
         duration(found.makespan_ns),
         if found.is_exact {
             "the best of all assignments".to_owned()
@@ -17,6 +19,7 @@ pub fn placement(table: &TimesTable, instance: &Instance, found: &Placement) -> 
             format!("at most {:.3} times the best", found.ratio_most())
         },
         duration(found.largest_gain_ns.max(0.0)),
+        lanes(table, instance, found),
     );
     for device in &table.devices {
         let _ = write!(body, "<th>{}</th>", escape(device));
@@ -32,6 +35,59 @@ pub fn placement(table: &TimesTable, instance: &Instance, found: &Placement) -> 
         }
         body.push_str("</tr>");
     }
-    body.push_str("</table><p class=\"soft\">Bold: where it is. Other columns: what it would pay there while all others stay.</p>");
+    body.push_str("</table></div><p class=\"soft\">Bold: where it is. Other columns: what it would pay there while all others stay.</p>");
     page("Operators on devices", &body)
+}
+
+const WIDTH: f64 = 900.0;
+const LANE: f64 = 40.0;
+
+/// Draws the operators of each device one after the other, by their times alone.
+fn lanes(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
+    /// Width of a letter in a box.
+    const LETTER: f64 = 7.0;
+    let left = 20.0 + label_width(table.devices.iter().map(String::as_str)).min(WIDTH / 3.0);
+    let of_device =
+        |device: usize| (0..table.operators.len()).filter(move |&operator| found.devices[operator] == device);
+    let busy_ns = |device: usize| of_device(device).map(|operator| instance.times_ns[operator][device]).sum::<f64>();
+    let longest_ns = (0..table.devices.len()).map(busy_ns).fold(1.0, f64::max);
+    let scale = Scale { range: (0.0, longest_ns), places: (left, WIDTH - 40.0), is_log: false };
+    let height = LANE * table.devices.len() as f64;
+    let mut picture = svg(WIDTH, height + 24.0, "operators of each device");
+    for tick in ticks(0.0, longest_ns, 6) {
+        let (x, y) = (scale.place(tick), height + 16.0);
+        let time = duration(tick);
+        let _ = write!(picture, "<text class=\"soft\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{time}</text>");
+    }
+    for (device, name) in table.devices.iter().enumerate() {
+        let (top, x) = (LANE * device as f64, left - 8.0);
+        let y = top + LANE / 2.0 + 2.0;
+        let _ = write!(picture, "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"end\">{}</text>", escape(name));
+        let mut begin_ns = 0.0;
+        for (place, operator) in of_device(device).enumerate() {
+            let end_ns = begin_ns + instance.times_ns[operator][device];
+            let (from, to) = (scale.place(begin_ns), scale.place(end_ns));
+            let (label, depth) = (&table.operators[operator], if place % 2 == 0 { 0.75 } else { 0.5 });
+            let _ = write!(
+                picture,
+                "<rect class=\"down\" x=\"{from:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.1}\" rx=\"2\" \
+                 fill-opacity=\"{depth}\"><title>{}: {}</title></rect>",
+                top + 3.0,
+                (to - from - 0.6).max(0.6),
+                LANE - 8.0,
+                escape(label),
+                duration(end_ns - begin_ns)
+            );
+            if to - from > LETTER * (label.chars().count() + 1) as f64 {
+                let _ = write!(
+                    picture,
+                    "<text class=\"inside\" x=\"{:.1}\" y=\"{y:.1}\">{}</text>",
+                    from + 4.0,
+                    escape(label)
+                );
+            }
+            begin_ns = end_ns;
+        }
+    }
+    picture + "</svg>"
 }

@@ -5,8 +5,10 @@ use crate::error::{Error, Result};
 use models::stages::{self, Promise, Stage};
 use models::{Fuse, Graph, Parallel, Plan, StagePlan};
 use planners::interference::{Demand, Machine};
-use planners::stages::{Costs, SearchLimits, Stages};
+use planners::stages::{Costs, Limits, Stages};
+use report::duration;
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// What starting groups side by side and waiting for them costs.
 pub const BARRIER_NS: f64 = 1_000.0;
@@ -36,6 +38,10 @@ pub struct Planned {
     pub is_exact: bool,
     /// Share of the time that was measured, not predicted.
     pub measured_share: f64,
+    /// Time of the best stages that were found, whether they were chosen or not.
+    pub best_ns: f64,
+    /// Number of operators that take longer on all cores than on fewer.
+    pub slower_on_all: usize,
     /// Stages with groups side by side.
     pub stages_side_by_side: usize,
     /// Stages in all.
@@ -61,6 +67,13 @@ pub struct Alternative {
     pub bytes: f64,
 }
 
+impl Alternative {
+    /// Returns whether calls take longer on all cores than on some smaller number.
+    fn is_slower_on_all(&self) -> bool {
+        self.alone_ns.split_last().is_some_and(|(all, fewer)| fewer.iter().any(|fewer| fewer < all))
+    }
+}
+
 /// A plan has to promise this much before operators run side by side. Stages of GoogLeNet on two cores of a virtual machine took 8 %
 /// longer, beside the sequential time, than was promised by times of operators alone; less than that is no promise.
 const LEAST_GAIN: f64 = 0.10;
@@ -79,48 +92,65 @@ pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64
     };
     let demands = cut.calls.iter().map(of_call).collect();
     let asked = planners::stages::Graph { demands, before: stages::waits(&graph, &cut) };
-    let found =
-        planners::stages::stages(&asked, &Costs { machine: machine.clone(), barrier_ns }, &SearchLimits::default())
-            .map_err(|error| Error::Query(error.to_string()))?;
-    Ok(chosen(&graph, &cut, &of_tasks, times, machine.cores, &found))
+    let found = planners::stages::stages(&asked, &Costs { machine: machine.clone(), barrier_ns }, &Limits::default())
+        .map_err(|error| Error::Query(error.to_string()))?;
+    let known = Known { of_tasks: &of_tasks, host: times.host.map(|host| host.class.clone()) };
+    Ok(chosen(&graph, &cut, &known, machine.cores, &found))
 }
 
-fn chosen(
-    graph: &Graph,
-    cut: &Plan,
-    of_tasks: &[Vec<Time>],
-    times: &Times<'_>,
-    cores: usize,
-    found: &Stages,
-) -> Planned {
+/// Times of tasks and where they come from.
+struct Known<'a> {
+    of_tasks: &'a [Vec<Time>],
+    /// Class of the host that times were measured on.
+    host: Option<String>,
+}
+
+impl Known<'_> {
+    /// Returns the relative half-width of the sum of all calls: errors of one key are the same, those of different keys
+    /// independent.
+    fn off<K: Ord>(&self, cut: &Plan, cores: usize, key: impl Fn(usize) -> K, of: fn(&Time) -> f64) -> f64 {
+        let (mut halves, mut sum_ns): (BTreeMap<K, f64>, f64) = (BTreeMap::new(), 0.0);
+        for call in &cut.calls {
+            let time = &self.of_tasks[call.task][cores - 1];
+            *halves.entry(key(call.task)).or_default() += of(time);
+            sum_ns += time.time_ns;
+        }
+        halves.values().map(|half| half.powi(2)).sum::<f64>().sqrt() / sum_ns
+    }
+
+    /// Returns the share of the calls' time on all cores that was measured.
+    fn measured_share(&self, cut: &Plan, cores: usize) -> f64 {
+        let of = |is_wanted: fn(&Time) -> bool| {
+            let times = cut.calls.iter().map(|call| &self.of_tasks[call.task][cores - 1]);
+            times.filter(|time| is_wanted(time)).fold(0.0, |sum, time| sum + time.time_ns)
+        };
+        of(|time| time.is_measured) / of(|_| true)
+    }
+}
+
+fn chosen(graph: &Graph, cut: &Plan, known: &Known<'_>, cores: usize, found: &Stages) -> Planned {
     let gain = 1.0 - found.time_ns / found.sequential_ns;
-    let known = |threads: usize| cut.calls.iter().map(move |call| &of_tasks[call.task][threads - 1]);
-    // Errors of different tasks are apart, those of calls of one task are the same one.
-    let off = |of: fn(&Time) -> f64| {
-        let halves = of_tasks.iter().enumerate().map(|(task, times)| {
-            let calls = cut.calls.iter().filter(|call| call.task == task).count() as f64;
-            (calls * of(&times[cores - 1])).powi(2)
-        });
-        halves.sum::<f64>().sqrt() / found.sequential_ns
-    };
-    let (below, above): (f64, f64) = (off(|time| time.time_ns - time.low_ns), off(|time| time.high_ns - time.time_ns));
-    // Nor does it promise more than the times are known to.
-    let is_known = gain >= LEAST_GAIN.max(above);
-    let is_parallel = is_known && found.stages.iter().any(|stage| stage.groups.len() > 1);
-    let parallel = if is_parallel { Parallel::Stream } else { Parallel::Sequential };
-    let time_ns = if is_parallel { found.time_ns } else { found.sequential_ns };
+    let above: fn(&Time) -> f64 = |time| time.high_ns - time.time_ns;
+    // A plan is worth it beyond what plans are off by, and beyond what the times of its tasks are known to.
+    let is_known = gain >= LEAST_GAIN.max(known.off(cut, cores, |task| task, above));
+    let is_sequential = |stage: &planners::stages::Stage| matches!(&stage.groups[..], [one] if one.cores == cores);
+    let is_staged = is_known && !found.stages.iter().all(is_sequential);
+    let parallel = if is_staged { Parallel::Stream } else { Parallel::Sequential };
+    let time_ns = if is_staged { found.time_ns } else { found.sequential_ns };
+    // The total of a prediction has the same interval: errors of one kind of operator are the same.
+    let of_kinds = |of: fn(&Time) -> f64| known.off(cut, cores, |task| cut.tasks[task].task.kind(), of);
     let promise = Promise {
         time_ns,
-        low_ns: time_ns * (1.0 - below.min(1.0)),
-        high_ns: time_ns * (1.0 + above),
+        low_ns: time_ns * (1.0 - of_kinds(|time| time.time_ns - time.low_ns).min(1.0)),
+        high_ns: time_ns * (1.0 + of_kinds(above)),
         sequential_ns: found.sequential_ns,
     };
-    let measured: f64 = known(cores).filter(|time| time.is_measured).map(|time| time.time_ns).sum();
     let by_rule = StagePlan::by_rule(graph, cut, cores, Parallel::Sequential);
-    let stages = if is_parallel { found.stages.iter().map(placed).collect() } else { by_rule.stages.clone() };
-    let beside = found.stages.iter().filter(|stage| stage.groups.len() > 1).count();
-    let alternatives = alternatives(cut, of_tasks, &stages);
-    let host_class = times.host.map(|host| host.class.clone());
+    let in_sequence = || by_rule.stages.iter().map(|stage| Stage { time_ns: Some(time_ns), ..stage.clone() });
+    let stages: Vec<Stage> =
+        if is_staged { found.stages.iter().map(placed).collect() } else { in_sequence().collect() };
+    let alternatives = alternatives(cut, known.of_tasks, &stages);
+    let slower_on_all = alternatives.iter().filter(|one| one.is_slower_on_all()).count();
     Planned {
         model: graph.name.clone(),
         parallel,
@@ -129,13 +159,15 @@ fn chosen(
         critical_ns: found.critical_ns,
         states: found.states,
         is_exact: found.is_exact,
-        measured_share: measured / found.sequential_ns,
-        stages_side_by_side: if is_parallel { beside } else { 0 },
+        measured_share: known.measured_share(cut, cores),
+        best_ns: found.time_ns,
+        slower_on_all,
+        stages_side_by_side: stages.iter().filter(|stage| stage.groups.len() > 1).count(),
         stages_count: stages.len(),
-        why: why(found, gain, is_parallel, beside),
+        why: why(found, gain, is_staged, (slower_on_all, alternatives.len(), cores)),
         alternatives,
         calls: cut.calls.iter().map(|call| cut.tasks[call.task].task.describe()).collect(),
-        stages: StagePlan { stages, host_class, parallel, promise: Some(promise), ..by_rule },
+        stages: StagePlan { stages, host_class: known.host.clone(), parallel, promise: Some(promise), ..by_rule },
     }
 }
 
@@ -161,11 +193,20 @@ fn alternatives(cut: &Plan, of_tasks: &[Vec<Time>], stages: &[Stage]) -> Vec<Alt
     of_tasks.iter().enumerate().map(of).collect()
 }
 
-fn why(found: &Stages, gain: f64, is_parallel: bool, beside: usize) -> String {
-    match (is_parallel, beside) {
+/// Describes why the plan was chosen; `slower` counts the operators that all cores slow down, all operators and the cores.
+fn why(found: &Stages, gain: f64, is_staged: bool, (slower, operators, cores): (usize, usize, usize)) -> String {
+    let beside = found.stages.iter().filter(|stage| stage.groups.len() > 1).count();
+    let less = format!("{:.1} % less time", 100.0 * gain);
+    let on_all = format!("{slower} of {operators} operators take longer on {cores} cores than on fewer");
+    match (is_staged, beside) {
+        (true, 0) => format!("{on_all}: with its best number of cores for each, {less}"),
         (true, _) => format!(
-            "{beside} stages run groups concurrently, because their operators scale badly to all cores: {:.1} % less time",
-            100.0 * gain
+            "{beside} stages run groups side by side, whose operators gain less by all cores than by a part of them each: {less}"
+        ),
+        (false, 0) if slower > 0 => format!(
+            "nothing is worth running side by side; {on_all}, but its best number of cores for each would take {} ({less}), too \
+             little compared with what plans are off by",
+            duration(found.time_ns)
         ),
         (false, 0) if found.critical_ns >= found.sequential_ns * 0.999 => {
             "every operator depends on the one before, so none can run concurrently".to_owned()
@@ -173,12 +214,15 @@ fn why(found: &Stages, gain: f64, is_parallel: bool, beside: usize) -> String {
         (false, 0) => {
             "each operator scales so well to all cores that concurrent execution would take longer".to_owned()
         }
-        (false, _) => {
+        (false, 0) => {
             format!(
-                "concurrent execution would take {:.1} % less by these times, which is within the error of plans",
-                100.0 * gain
+                "each operator takes less time on {cores} cores than on fewer, so that side by side they would take longer"
             )
         }
+        (false, _) => format!(
+            "side by side would take {} ({less}) by these times, too little compared with what plans are off by",
+            duration(found.time_ns)
+        ),
     }
 }
 
@@ -191,4 +235,25 @@ fn placed(stage: &planners::stages::Stage) -> Stage {
         stages::Group { cores, calls: group.operators.clone() }
     });
     Stage { groups: groups.collect(), time_ns: Some(stage.time_ns) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use planners::stages::Group;
+
+    fn found(time_ns: f64, cores: usize) -> Stages {
+        let stage = planners::stages::Stage { groups: vec![Group { cores, operators: vec![0] }], time_ns };
+        Stages { stages: vec![stage], time_ns, sequential_ns: 646.0, critical_ns: 500.0, states: 1, is_exact: true }
+    }
+
+    #[test]
+    fn the_reason_does_not_praise_operators_that_all_cores_slow_down() {
+        let told = why(&found(594.0, 1), 1.0 - 594.0 / 646.0, false, (9, 17, 2));
+        assert!(told.contains("9 of 17 operators take longer on 2 cores") && told.contains("594 ns"), "{told}");
+        let told = why(&found(646.0, 2), 0.0, false, (0, 17, 2));
+        assert!(told.starts_with("each operator takes less time on 2 cores"), "{told}");
+        let told = why(&found(323.0, 1), 0.5, true, (9, 17, 2));
+        assert!(told.ends_with("with its best number of cores for each, 50.0 % less time"), "{told}");
+    }
 }
