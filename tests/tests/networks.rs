@@ -275,7 +275,10 @@ fn compared_with(runtime: &str, variants: &str) {
         assert_eq!(names, ["default", runtime], "{ran}");
         for one in variants {
             assert_eq!(one["check"]["is_right"], true, "{ran}");
-            assert_eq!(one["round_medians_ns"].as_array().map(Vec::len), Some(6), "{ran}");
+            // A busy machine has more passes.
+            let rounds = one["round_medians_ns"].as_array().map_or(0, Vec::len);
+            assert!([6, 12, 18].contains(&rounds) && rounds as u64 == report["rounds"], "{ran}");
+            assert_eq!(one["visit_ratios"].as_array().map(Vec::len), Some(5 * rounds / 6), "{ran}");
             let number = |name: &str| one[name].as_f64().unwrap_or_else(|| panic!("no `{name}`: {ran}"));
             assert!(number("n") >= 12.0 && number("min_ns") <= number("median_ns"), "{ran}");
             assert!(number("median_ns") <= number("p95_ns") && number("peak_memory_bytes") > 0.0, "{ran}");
@@ -375,7 +378,7 @@ fn a_campaign_may_end_in_a_comparison() {
         }
     }
     let told = run(bench.opcollect(&format!("{mlp} --ifcompare"))).expect(0).stdout;
-    assert!(told.contains("known before") && told.contains("mlp: 1 thread, 15 rounds"), "{told}");
+    assert!(told.contains("known before") && told.contains("mlp: 1 thread, ") && told.contains(" visits"), "{told}");
     let plain = run(bench.opcollect(&format!("{mlp} --json"))).expect(0).json();
     assert!(plain.get("comparisons").is_none(), "{plain}");
 }

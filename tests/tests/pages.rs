@@ -77,6 +77,11 @@ fn the_page_of_the_server_asks_and_shows() {
     let service =
         Service { predictor, mapping: Some(common::samples().1), patience: Duration::from_secs(60), known: None };
     std::thread::spawn(move || serve(listener, service));
+    let first = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let first_address = first.local_addr().expect("an address");
+    let predictor = bundle::from_bytes(common::trained()).expect("a predictor");
+    let service = Service { predictor, mapping: None, patience: Duration::from_secs(60), known: None };
+    std::thread::spawn(move || serve(first, service));
     let ask = |query: &str| browser::visit(&format!("http://{address}/?{query}")).map(|page| page.text);
     let Some(answered) = ask("operators=product:b%3D3,m%3D200,n%3D300,k%3D100%0Asoft:m%3D100,n%3D200&device=middle")
     else {
@@ -85,9 +90,12 @@ fn the_page_of_the_server_asks_and_shows() {
     for part in ["<td class=\"\">product:b=3,m=200,n=300,k=100</td>", "<td class=\"\">total</td>", "µs</td>"] {
         assert!(answered.contains(part), "{part}\n{answered}");
     }
+    // Without a question the page begins with an answer.
+    let begun = browser::visit(&format!("http://{first_address}/")).expect("a browser").text;
+    assert!(begun.contains("max_pool") && begun.contains("<td class=\"\">total</td>"), "{begun}");
     // Of a network's operators some have only a bound, whose interval has no upper end.
     let bounds = ask("model=mlp&device=middle").expect("a browser");
-    for part in ["<td class=\"\">total</td>", " … unknown</td>", "the training data lacks"] {
+    for part in ["<td class=\"\">total</td>", ">≥ ", "nothing was learned of"] {
         assert!(bounds.contains(part), "{part}\n{bounds}");
     }
     let refused = ask("operators=product:b%3D3&device=middle").expect("a browser");

@@ -133,6 +133,7 @@ fn models_that_are_none() {
         "--modelsource simple --modelname conv2d:ci=3,co=4,hw=7,k=9 --store store",
         expect![[r#"
         error: cannot use model `conv2d:ci=3,co=4,hw=7,k=9`: `conv` does not fit its inputs (f32[1,3,7,7], f32[4,3,9,9]): a window of 9 does not fit into 7 + 0 + 0 elements of spatial dimension 0
+        hint: change the sizes; `opcollect list` shows an example of `conv2d`
     "#]],
     );
     check(
@@ -175,6 +176,7 @@ fn settings_out_of_range() {
         error: invalid value 'eight' for '--batchsize <N,…>': invalid digit found in string
 
         For more information, try '--help'.
+        hint: give a whole number
     "#]],
     );
     check_mlp(
@@ -195,6 +197,7 @@ fn settings_out_of_range() {
         error: invalid value 'one' for '--threads <N,…>': invalid digit found in string
 
         For more information, try '--help'.
+        hint: give a whole number
     "#]],
     );
     check_mlp(
@@ -303,6 +306,7 @@ fn configurations_that_are_none() {
         2 | seed = 3
           | ^
         missing comma between array elements, expected `,`
+        hint: compare it with the examples in `configs/`
     "#]],
     );
     check_configuration_says(
@@ -335,6 +339,7 @@ fn configurations_that_are_none() {
         1 | seed = 'three'
           |        ^^^^^^^
         invalid type: string "three", expected u64
+        hint: compare it with the examples in `configs/`
     "#]],
     );
     check_mlp(
@@ -348,6 +353,7 @@ fn configurations_that_are_none() {
         "--config .",
         expect![[r#"
         error: cannot read `.`: Is a directory (os error 21)
+        hint: give the path of a file, not of a folder
     "#]],
     );
     let source = "models = [{ source = 'moon', name = 'mlp' }]\n";
@@ -366,6 +372,7 @@ fn stores_that_are_none() {
         "--modelsource local --modelname mlp --store /proc/store",
         expect![[r#"
         error: failed while creating `/proc/store`: No such file or directory (os error 2)
+        hint: choose another folder, or make the one above it first
     "#]],
     );
     let bench = Bench::new();
@@ -387,6 +394,7 @@ fn stores_that_are_none() {
         2,
         expect![[r#"
             error: failed while listing `quick.toml`: Not a directory (os error 20)
+            hint: give the path of a folder, not of a file
         "#]],
     );
     check_command(

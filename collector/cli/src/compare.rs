@@ -43,8 +43,8 @@ pub struct ModelCompare {
     pub threads: Option<usize>,
     /// Number of rounds
     ///
-    /// Each round samples every variant for a short time, in rotating order. An interval of a ratio needs at least 6
-    /// rounds.
+    /// They are divided into 5 visits, which are fresh processes; intervals of ratios are over these. Where visits disagree
+    /// by more than 10 %, all rounds are repeated, twice at most.
     #[arg(long, value_name = "N", default_value_t = ROUNDS, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub rounds: u32,
     /// Seed of input values [default: 0]

@@ -1,21 +1,29 @@
 //! Compares several ways to run one model. Their runs are interleaved, so that disturbances of the
-//! machine affect all of them.
+//! machine affect all of them. Ratios have an interval over visits, which are fresh processes.
 
 use crate::Result;
 use crate::network::{self, Best, Comparison};
 use crate::prepared::{PreparedModel, not_built};
 use crate::staging;
+use datasets::OverVisits;
 use job::{Engine, NetworkJob};
 use measure::counters::{Backend, CounterRequest};
-use measure::statistics::summarise;
+use measure::statistics::{median, summarise};
 use measure::{Method, Placement, Plan, Ratio};
 use models::{Choice, Parallel, StagePlan, Task, choice};
-use report::{Paper, Table, duration, figures, or_unknown, words};
+use report::{Paper, Table, duration, figures, or_unknown, percent, words};
 use serde::Serialize;
 
 /// Sampling time of a variant per round: long enough for caches and clocks to settle, short
 /// compared with typical disturbances.
 const ROUND_NS: u64 = 100_000_000;
+
+/// Number of visits that the rounds of a pass are divided into.
+const VISITS: u32 = 5;
+/// Largest number of passes on a machine where visits disagree.
+const MOST_PASSES: u32 = 3;
+/// Half-width of the interval of a ratio, as a log ratio, from which another pass follows.
+const DISAGREEMENT: f64 = 0.1;
 
 choice! {
     /// A way to run a model.
@@ -64,7 +72,11 @@ pub struct Report {
     threads: usize,
     seed: u64,
     rounds: u32,
-    variants: Vec<TimedVariant>,
+    /// Number of visits: fresh processes of each variant.
+    visits: usize,
+    /// Whether the visits agree on all ratios.
+    has_agreement: bool,
+    variants: Vec<Timed>,
 }
 
 /// Times of one variant.
@@ -75,8 +87,12 @@ struct TimedVariant {
     min_ns: f64,
     p95_ns: f64,
     n: u32,
-    /// Time over that of the first variant.
+    /// Time over that of the first variant, with the interval for another comparison.
     ratio: Option<Ratio>,
+    /// Smallest relative difference that exceeds the noise between visits.
+    detectable: Option<f64>,
+    /// Ratio of each visit.
+    visit_ratios: Vec<f64>,
     round_medians_ns: Vec<f64>,
     /// For compiled variants: the number of tasks, and the number for which the store has a
     /// schedule.
@@ -113,6 +129,8 @@ pub struct Variant {
     peak_memory_bytes: u64,
     samples_ns: Vec<f64>,
     round_medians_ns: Vec<f64>,
+    /// Visit of each round.
+    visits: Vec<u32>,
 }
 
 /// Prepares all variants.
@@ -121,18 +139,27 @@ pub fn make(wanted: &ComparisonRequest<'_>, whole: &mut PreparedModel) -> Result
     wanted.variants.iter().map(made).collect()
 }
 
-/// Times the variants in interleaved rounds.
+/// Times the variants in interleaved rounds, and again as long as visits disagree.
 pub fn time(mut variants: Vec<Variant>, rounds: u32, whole: &mut PreparedModel) -> Result<Report> {
     for variant in &mut variants {
         load(variant, whole)?;
     }
-    for round in 0..rounds {
-        for place in 0..variants.len() {
-            let turn = (round as usize + place) % variants.len();
-            sample(&mut variants[turn], (round, rounds), whole)?;
+    let visits = VISITS.min(rounds);
+    for pass in 0..MOST_PASSES {
+        for round in 0..rounds {
+            let visit = pass * visits + round * visits / rounds;
+            for place in 0..variants.len() {
+                let turn = (round as usize + place) % variants.len();
+                sample(&mut variants[turn], (pass * rounds + round, visit), whole)?;
+            }
         }
+        let found = report(whole, &variants);
+        if found.has_agreement || pass + 1 == MOST_PASSES {
+            return Ok(found);
+        }
+        whole.runs.observer.doing("comparing again, because fresh processes disagree");
     }
-    Ok(report(whole, rounds, &variants))
+    unreachable!("the last pass returns")
 }
 
 /// Builds a variant, or writes the file of its model.
@@ -180,6 +207,7 @@ fn made(argument: Way, wanted: &ComparisonRequest<'_>, whole: &mut PreparedModel
         peak_memory_bytes: 0,
         samples_ns: Vec::new(),
         round_medians_ns: Vec::new(),
+        visits: Vec::new(),
     })
 }
 
@@ -190,32 +218,61 @@ fn load(variant: &mut Variant, whole: &mut PreparedModel) -> Result<()> {
     Ok(())
 }
 
-/// Times a variant in a round. The stack address changes with every round. Each third of the rounds
-/// uses a fresh process, in which tensors are placed anew.
-fn sample(variant: &mut Variant, (round, rounds): (u32, u32), whole: &mut PreparedModel) -> Result<()> {
+/// Times a variant in a round. The stack address changes with every round. Each visit uses a fresh
+/// process, in which tensors are placed anew.
+fn sample(variant: &mut Variant, (round, visit): (u32, u32), whole: &mut PreparedModel) -> Result<()> {
     let (method, seed) = (&variant.job.method, whole.runs.config.seed);
-    let third = round * 3 / rounds;
     let stack_bytes = method.placement(seed, round, 0).stack_bytes;
-    variant.job.placement = Placement { stack_bytes, ..method.placement(seed, third, third) };
+    variant.job.placement = Placement { stack_bytes, ..method.placement(seed, visit, visit) };
     let measured = whole.runs.run(&variant.job)?;
+    variant.visits.push(visit);
     variant.round_medians_ns.push(measured.measurement.median_ns);
     variant.samples_ns.extend(measured.measurement.samples_ns);
     Ok(())
 }
 
-fn report(whole: &PreparedModel, rounds: u32, variants: &[Variant]) -> Report {
-    let first = &variants[0].round_medians_ns;
+/// Returns the ratio of a variant to the first one in each visit.
+fn visit_ratios(variant: &Variant, first: &Variant) -> Vec<f64> {
+    let visits = variant.visits.last().map_or(0, |last| last + 1);
+    let of = |visit: u32| {
+        let of_visit = |one: &Variant| -> Vec<f64> {
+            let rounds = one.visits.iter().zip(&one.round_medians_ns);
+            rounds.filter(|(own, _)| **own == visit).map(|(_, time_ns)| *time_ns).collect()
+        };
+        measure::ratio(&of_visit(variant), &of_visit(first)).map(|ratio| ratio.median)
+    };
+    (0..visits).filter_map(of).collect()
+}
+
+/// Returns the median of the visits' ratios, with the interval for another comparison of as many visits.
+fn over_visits(ratios: &[f64]) -> Option<Ratio> {
+    let mut sorted = ratios.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let median = if sorted.is_empty() { return None } else { median(&sorted) };
+    Some(Ratio { median, interval: OverVisits::of_medians(median, ratios).interval_ns })
+}
+
+/// Returns the half-width of a ratio's interval, as a log ratio.
+fn half_width(ratio: Ratio) -> Option<f64> {
+    ratio.interval.map(|(low, high)| (high / low).ln() / 2.0)
+}
+
+fn report(whole: &PreparedModel, variants: &[Variant]) -> Report {
     let timed = variants.iter().map(|variant| {
         let mut sorted = variant.samples_ns.clone();
         sorted.sort_by(f64::total_cmp);
         let summary = summarise(&sorted).expect("every round has samples");
-        TimedVariant {
+        let visit_ratios = visit_ratios(variant, &variants[0]);
+        let ratio = over_visits(&visit_ratios);
+        Timed {
             variant: variant.argument.name(),
             median_ns: summary.median,
             min_ns: summary.min,
             p95_ns: summary.p95,
             n: summary.n,
-            ratio: measure::ratio(&variant.round_medians_ns, first),
+            ratio,
+            detectable: ratio.and_then(half_width).map(f64::exp_m1),
+            visit_ratios,
             round_medians_ns: variant.round_medians_ns.clone(),
             tasks: variant.tasks,
             tasks_found: variant.tasks_found,
@@ -223,14 +280,18 @@ fn report(whole: &PreparedModel, rounds: u32, variants: &[Variant]) -> Report {
             check: variant.check,
         }
     });
+    let timed: Vec<Timed> = timed.collect();
+    let has_agreement = |timed: &Timed| timed.ratio.and_then(half_width).is_none_or(|half| half <= DISAGREEMENT);
     Report {
         model: whole.request.label(),
         batch: whole.request.batch,
         target: whole.target.text.clone(),
         threads: whole.runs.cpus.len(),
         seed: whole.runs.config.seed,
-        rounds,
-        variants: timed.collect(),
+        rounds: u32::try_from(variants[0].visits.len()).unwrap_or(u32::MAX),
+        visits: timed[0].visit_ratios.len(),
+        has_agreement: timed.iter().all(has_agreement),
+        variants: timed,
     }
 }
 
@@ -264,7 +325,13 @@ pub fn describe(report: &Report, paper: &Paper) -> String {
             },
         ]);
     }
-    let mut text = format!("{model}: {threads} thread{plural}, {rounds} rounds, seed {seed}\n{}", table.on(paper));
+    let visits = report.visits;
+    let mut text = format!(
+        "{model}: {threads} thread{plural}, {rounds} rounds in {visits} visits, seed {seed}\n{}",
+        table.on(paper)
+    );
+    text.push('\n');
+    text.push_str(&noise(report));
     for timed in &report.variants {
         if let (Some(tasks), Some(found)) = (timed.tasks, timed.tasks_found) {
             text.push_str(&format!(
@@ -273,4 +340,52 @@ pub fn describe(report: &Report, paper: &Paper) -> String {
         }
     }
     text
+}
+
+/// Describes which differences the comparison can tell from noise.
+fn noise(report: &Report) -> String {
+    let least = report
+        .variants
+        .iter()
+        .filter_map(|timed| timed.detectable)
+        .fold(None, |most: Option<f64>, one| Some(most.map_or(one, |most| most.max(one))));
+    match least {
+        None => "the noise between processes is unknown: give `--rounds 6` or more".to_owned(),
+        Some(_) if report.variants.len() == 1 => {
+            "there is nothing to compare with: give a second `--variant`".to_owned()
+        }
+        Some(least) if report.has_agreement => {
+            format!("differences below {} are within the noise between processes", percent(least))
+        }
+        Some(least) => {
+            let of = |timed: &Timed| {
+                let ratios = timed.visit_ratios.iter().copied();
+                let (low, high) = (ratios.clone().fold(f64::INFINITY, f64::min), ratios.fold(0.0, f64::max));
+                format!("{} {low:.3} … {high:.3}", timed.variant)
+            };
+            let ranges: Vec<String> = report.variants.iter().skip(1).map(of).collect();
+            format!(
+                "the visits do not agree ({}): the machine is busy, and differences below {} cannot be told from noise; close other \
+                 programs and compare again",
+                ranges.join(", "),
+                percent(least)
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_as_certain_as_its_visits_agree() {
+        let half = |ratios: &[f64]| over_visits(ratios).and_then(half_width);
+        assert_eq!((over_visits(&[]).map(|ratio| ratio.median), half(&[0.5])), (None, None));
+        assert!(half(&[0.50, 0.51, 0.50, 0.49, 0.50]).is_some_and(|half| half <= DISAGREEMENT));
+        // Three comparisons of one pair on a busy machine.
+        let busy = over_visits(&[0.170, 0.456, 0.217]).expect("a ratio");
+        assert!(busy.interval.is_some_and(|(low, high)| low < 0.170 && high > 0.456), "{busy:?}");
+        assert!(half_width(busy).is_some_and(|half| half > DISAGREEMENT));
+    }
 }

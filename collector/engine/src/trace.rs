@@ -21,6 +21,7 @@ use profile::averages::{Averages, Grouping, tvm};
 use profile::import::rows::{self, Provenance};
 use profile::import::{self, Imported};
 use profile::page::page;
+use profile::summary::GroupBy;
 use report::Paper;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -103,7 +104,8 @@ pub fn sum_operators(file: &Path, options: &TopOptions<'_>, observer: &dyn Obser
             let Imported { profile, found } = read(file, options.memory_mib)?;
             observer.notes(&profile.notes);
             if let Some(path) = options.page {
-                datasets::output::write(path, page(&profile)).map_err(Failure::environment)?;
+                let group_by = if options.grouping.by_input_shape { GroupBy::InputShape } else { GroupBy::Name };
+                datasets::output::write(path, page(&profile, group_by)).map_err(Failure::environment)?;
             }
             let table = StyledTable::new(&profile, options.style, options.grouping, options.sort_by);
             OperatorSums { table, found, format: profile.format }

@@ -91,8 +91,9 @@ pub struct ProfileRun {
 pub enum ProfileCommand {
     /// Compare two profiles and mark significant changes
     ///
-    /// Both are files of `profile --out FILE`. A row has changed if the 95 % intervals of the two medians do not
-    /// overlap and the medians differ by more than 2 %.
+    /// Both are files that `profile --out FILE` wrote. A row changed when its times differ by more than the visits of both
+    /// profiles do, which are fresh processes, and by more than all rows have in common, which may be the machine. The table
+    /// says how large a difference must be to be told from noise.
     #[command(after_help = "Example: opcollect profile diff yesterday.json today.json --group-by name")]
     Diff(ProfileDiff),
 }
@@ -180,8 +181,8 @@ pub struct ProfileTable {
     /// With `--group-by scope`, number of module levels; 0 for all
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub levels: usize,
-    /// Sort key, in descending order
-    #[arg(long, value_name = "KEY", value_parser = choices::<SortBy>(), default_value = "self_cpu_time_total")]
+    /// What rows are ordered by, the largest first
+    #[arg(long, value_name = "KEY", value_parser = choices::<SortBy>(), default_value = "share")]
     pub sort_by: SortBy,
     /// Add columns for the memory of activations and workspaces
     #[arg(long)]

@@ -6,6 +6,7 @@
 //! and a short script for moving, zooming and searching. Names come from files, so they are
 //! escaped.
 
+mod folding;
 mod layers;
 
 use layers::{Layered, Placed};
@@ -47,9 +48,10 @@ pub struct MeasuredMedian {
 }
 
 /// Renders a graph as HTML. `times` contains times by the hashes of tasks.
-pub fn drawn(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String, MeasuredMedian>) -> Result<String> {
-    let drawing = Drawing::of(graph, fuse, claims, times)?;
-    let layered = layers::layered(&drawing.widths(), &drawing.edges);
+pub fn drawn(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String, Told>) -> Result<String> {
+    let mut drawing = Drawing::of(graph, fuse, claims, times)?;
+    let legend = legend(&drawing.cards);
+    let views = drawing.views();
     let mut facts = Vec::new();
     for card in &drawing.cards {
         let lines: Vec<_> = card.facts.iter().map(|(name, text)| json!([name, text])).collect();
@@ -60,10 +62,8 @@ pub fn drawn(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String
     let parts = [
         ("{{name}}", escaped(&graph.name)),
         ("{{totals}}", escaped(&totals)),
-        ("{{legend}}", legend(&drawing.cards)),
-        ("{{width}}", format!("{:.0}", layered.width)),
-        ("{{height}}", format!("{:.0}", layered.height)),
-        ("{{drawing}}", svg(&drawing.cards, &layered)),
+        ("{{legend}}", legend),
+        ("{{drawing}}", views),
         ("{{data}}", data),
     ];
     // All marks are replaced in one pass, so that a name that looks like a mark stays a name.
@@ -189,6 +189,26 @@ impl Drawing {
         Ok(Drawing { cards, edges, totals })
     }
 
+    /// Returns the drawing with repeated blocks folded, if there are any, and the whole drawing.
+    fn views(&mut self) -> String {
+        let all: Vec<usize> = (0..self.cards.len()).collect();
+        let folded = folding::fold(&mut self.cards, &self.edges);
+        let folded = folded.map(|folded| self.view(&folded.shown, &folded.edges)).unwrap_or_default();
+        folded + &self.view(&all, &self.edges)
+    }
+
+    fn view(&self, shown: &[usize], edges: &[(usize, usize)]) -> String {
+        let widths = self.widths();
+        let widths: Vec<f64> = shown.iter().map(|&card| widths[card]).collect();
+        let layered = layers::layered(&widths, edges);
+        format!(
+            "<g class=\"drawing\" data-width=\"{:.0}\" data-height=\"{:.0}\">\n{}</g>\n",
+            layered.width,
+            layered.height,
+            svg(&self.cards, shown, &layered)
+        )
+    }
+
     fn widths(&self) -> Vec<f64> {
         // Characters of the title are wider, because it is bold.
         let width = |text: &str, letter: f64| letter * text.chars().count().clamp(8, LONGEST) as f64;
@@ -224,18 +244,19 @@ fn legend(cards: &[Card]) -> String {
     styles.iter().map(|style| format!("<span class=\"key {style}\">{style}</span>")).collect()
 }
 
-fn svg(cards: &[Card], layered: &Layered) -> String {
+fn svg(cards: &[Card], shown: &[usize], layered: &Layered) -> String {
     let mut text = String::new();
     for line in &layered.edges {
         let _ = writeln!(
             text,
             "<path class=\"edge\" data-from=\"{}\" data-to=\"{}\" d=\"{}\"/>",
-            line.from,
-            line.to,
+            shown[line.from],
+            shown[line.to],
             curve(&line.points)
         );
     }
-    for (index, (card, Placed { x, y, width })) in cards.iter().zip(&layered.boxes).enumerate() {
+    for (&index, Placed { x, y, width }) in shown.iter().zip(&layered.boxes) {
+        let card = &cards[index];
         let (left, top) = (x - width / 2.0, y - HEIGHT / 2.0);
         let _ = write!(
             text,
@@ -304,11 +325,25 @@ mod tests {
             let graph = simplify(&zoo::build(name, 1).unwrap()).unwrap();
             let calls = plan_with(&graph, Fuse::Epilogue, &[]).unwrap().calls.len();
             let page = drawn(&graph, Fuse::Epilogue, &[], &HashMap::new()).unwrap();
+            let (_, page) = page.rsplit_once("<g class=\"drawing\"").unwrap();
             let boxes = |style: &str| page.matches(&format!("<g class=\"card {style}\"")).count();
             let others = boxes("view") + boxes("input") + boxes("output");
             assert_eq!(page.matches("<g class=\"card ").count() - others, calls, "{name}");
             assert!(!page.contains("{{"), "{name}");
         }
+    }
+
+    #[test]
+    fn layers_of_a_transformer_are_folded() {
+        let options = zoo::transformers::Options { sequence: 8, ..Default::default() };
+        let name = "gpt2:n_layer=6,n_embd=32,n_head=2,vocab_size=50";
+        let loaded = zoo::transformers::load_steps(name, &options, 1).unwrap();
+        let graph = simplify(&loaded.graph).unwrap();
+        let page = drawn(&graph, Fuse::Epilogue, &[], &HashMap::new()).unwrap();
+        let views: Vec<&str> = page.split("<g class=\"drawing\"").skip(1).collect();
+        assert_eq!(views.len(), 2, "a folded drawing and the whole one");
+        let boxes = |view: &str| view.matches("<g class=\"card ").count();
+        assert!(3 * boxes(views[0]) < boxes(views[1]) && views[0].contains("5 more times"), "{}", boxes(views[0]));
     }
 
     #[test]

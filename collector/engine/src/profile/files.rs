@@ -7,7 +7,7 @@ use crate::packing;
 use crate::report::styled::StyledTable;
 use capture::writer::sink::Format;
 use datasets::output::Output;
-use profile::summary::{Row, csv};
+use profile::summary::{GroupBy, Row, comma};
 use profile::{Profile, export, page};
 use std::io::Write;
 use std::path::Path;
@@ -88,7 +88,7 @@ impl ProfileFiles {
             packing::write_trace(file, observer, write)?;
         }
         if let Some(file) = self.page {
-            packing::write(file, |out| out.write_all(page::page(profile).as_bytes()))?;
+            packing::write(file, |out| out.write_all(page::page(profile, GroupBy::InputShape).as_bytes()))?;
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ mod counting;
 mod cycles;
 mod diff;
 mod files;
+mod visits;
 
 pub use code::{CodeOptions, DEFAULT_SAMPLE_HERTZ};
 pub use counting::counters;
@@ -81,6 +82,13 @@ pub struct ProfileOptions<'a> {
     pub signal: Arc<AtomicUsize>,
 }
 
+impl ProfileOptions<'_> {
+    /// Returns whether the model is profiled in further processes. A given selection of runs is for one process.
+    fn has_visits(&self) -> bool {
+        self.schedule.is_none() && self.sample.is_none() && self.on_trace_ready.is_none()
+    }
+}
+
 /// The profile of a model with its tables.
 pub struct ModelProfile {
     /// The profile.
@@ -136,7 +144,7 @@ pub fn run(
     let _exclusive = machine::exclusive(options.wait_seconds, observer.as_ref())?;
     // The store is opened last, so that an earlier error does not leave an empty store behind.
     let keeping = begin(options, &mut model, &job)?;
-    let (mut measured, keeping) = measure(&mut model, &folder, &job, keeping)?;
+    let (mut measured, keeping) = measure(&mut model, &folder, &job, keeping, options.has_visits())?;
     if let Some(simulator) = &simulator {
         counting::simulate(&mut model, simulator, &mut measured.profile)?;
     }
@@ -219,6 +227,7 @@ fn measure(
     folder: &Path,
     job: &NetworkJob,
     keeping: Option<Keeping>,
+    has_visits: bool,
 ) -> Result<(MeasuredProfile, Option<Keeping>)> {
     let target = model.target.clone();
     let made = match model.make(folder, &|task| network::default_schedule(task, &target)) {
@@ -246,7 +255,10 @@ fn measure(
     let check = model.check(&model.outputs(job)?);
     let peaks = peaks::now(model.runs.cpus.len(), &target, model.runs.bench.as_mut());
     let profile = Profile { model: model.request.label(), target: target.text, ..profiled.profile };
-    let profile = model.profile(profile, &made, &peaks)?;
+    let mut profile = model.profile(profile, &made, &peaks)?;
+    if has_visits {
+        visits::add(&mut profile, job, &mut model.runs)?;
+    }
     let Profiled { samples, perf_map, peak_memory_bytes, .. } = profiled;
     Ok((MeasuredProfile { profile, made, check, peaks, samples, perf_map, peak_memory_bytes }, keeping))
 }

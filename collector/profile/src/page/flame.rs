@@ -102,12 +102,23 @@ mod tests {
     #[test]
     fn boxes_have_typical_times_unless_they_are_imported() {
         let operator = |name: &str| Operator { name: name.to_owned(), ..Operator::default() };
-        let span = |operator, parent, start_ns, duration_ns| Span { operator, parent, start_ns, duration_ns, ..Span::default() };
+        let span = |operator, parent, start_ns, duration_ns| Span {
+            operator,
+            parent,
+            start_ns,
+            duration_ns,
+            ..Span::default()
+        };
         let profile = Profile {
             tracks: vec![Track::default()],
             operators: vec![operator("outer"), operator("div_")],
             // The last call of `div_` was preempted.
-            spans: vec![span(0, None, 0, 100), span(1, Some(0), 10, 20), span(1, None, 200, 20), span(1, None, 300, 900)],
+            spans: vec![
+                span(0, None, 0, 100),
+                span(1, Some(0), 10, 20),
+                span(1, None, 200, 20),
+                span(1, None, 300, 900),
+            ],
             ..Profile::default()
         };
         profile.check().expect("it fits");

@@ -1,7 +1,7 @@
 //! Formats the changes between two profiles.
 
-use profile::compare::{ProfileChange, ProfileComparison, ProfileVerdict};
-use report::{Cell, Paper, Table, duration, figures, or_unknown, words};
+use profile::compare::{Change, Comparison, Verdict};
+use report::{Cell, Paper, Table, duration, figures, or_unknown, percent, words};
 
 /// Smallest change common to all operators that is described.
 const MIN_COMMON_CHANGE: f64 = 0.01;
@@ -26,7 +26,7 @@ pub fn describe(compared: &ProfileComparison, row_limit: usize, paper: &Paper) -
         lines.push(format!("{} more rows", compared.changes.len() - row_limit));
     }
     lines.push(format!(
-        "\nmedian run {} → {}, {ratio:.3}×; {} slower, {} faster, {} the same, {} new, {} gone",
+        "\nmedian run {} → {}, {ratio:.3}×; {} slower, {} faster, {} within the noise, {} new, {} gone",
         duration(compared.before_ns),
         duration(compared.after_ns),
         count(ProfileVerdict::Slower),
@@ -38,21 +38,33 @@ pub fn describe(compared: &ProfileComparison, row_limit: usize, paper: &Paper) -
     lines.extend(compared.common.filter(|common| (common - 1.0).abs() >= MIN_COMMON_CHANGE).map(|common| {
         let beside = compared.beside_common;
         format!(
-            "the median operator takes {common:.3}× as long, which may be the machine; relative to that, {beside} changed"
+            "the median operator takes {common:.3}× as long, which may be the machine; relative to it {beside} changed"
         )
     }));
+    lines.push(match compared.detectable {
+        Some(least) => {
+            let (before, after) = compared.visits;
+            format!(
+                "differences below {} are within the noise between processes ({before} and {after} visits)",
+                percent(least)
+            )
+        }
+        None => "the noise between processes is unknown: a profile has one visit only; measure both again with \
+                 `opcollect profile --out FILE`, without `--schedule`"
+            .to_owned(),
+    });
     lines.join("\n")
 }
 
 fn row(change: &ProfileChange) -> Vec<Cell> {
     let sign = if change.run_difference_ns > 0.0 { "+" } else { "" };
     let verdict = match change.verdict {
-        ProfileVerdict::Faster => Cell::from("faster").best(),
-        ProfileVerdict::Slower => Cell::from("slower").bad(),
-        ProfileVerdict::Same => Cell::from("same"),
-        ProfileVerdict::Unknown => Cell::from("too few calls").uncertain(),
-        ProfileVerdict::New => Cell::from("new"),
-        ProfileVerdict::Gone => Cell::from("gone"),
+        Verdict::Faster => Cell::from("faster").best(),
+        Verdict::Slower => Cell::from("slower").bad(),
+        Verdict::Same => Cell::from("within noise"),
+        Verdict::Unknown => Cell::from("too few calls").uncertain(),
+        Verdict::New => Cell::from("new"),
+        Verdict::Gone => Cell::from("gone"),
     };
     vec![
         change.name.clone().into(),

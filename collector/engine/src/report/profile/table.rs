@@ -50,9 +50,10 @@ impl TableColumns<'_> {
         let mut columns = vec![
             words(first),
             figures("×"),
-            figures("self total"),
             figures("share"),
             figures("median"),
+            figures("self total"),
+            figures("of total").drops(4),
             figures("min").drops(3),
             figures("p95").drops(2),
             figures("MFLOP").drops(4),
@@ -76,9 +77,10 @@ impl TableColumns<'_> {
         let mut cells = vec![
             label(row),
             report::plain(row.calls_per_step),
-            duration(row.self_total_ns as f64),
             percent(row.share),
             duration(row.median_ns),
+            duration(row.self_total_ns as f64),
+            percent(row.total_share),
             duration(row.min_ns),
             duration(row.p95_ns),
             or_unknown(row.flops, |flops| number(flops * 1e-6)),

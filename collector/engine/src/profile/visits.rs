@@ -1,0 +1,55 @@
+//! Profiles a model in further processes, so that comparisons know how much processes differ.
+
+use crate::Result;
+use crate::runs::Runs;
+use job::listing::CodeWishes;
+use job::{NetworkJob, RunReply};
+use measure::counters::{Backend, CounterRequest};
+use profile::summary::visits::{medians_ns, scatter};
+use profile::{Plan, Profile, Schedule};
+use report::percent;
+
+/// Number of further visits on a quiet machine, and the most on a busy one.
+const VISITS: usize = 2;
+const MOST_VISITS: usize = 6;
+/// Scatter between visits, as a log ratio, from which more visits follow.
+const BUSY: f64 = 0.1;
+/// Share of the time budget that each further visit has.
+const SHARE: u64 = 4;
+
+/// Adds the operators' times in further visits: two, and more as long as they disagree. Says so if they still do.
+pub fn add(profile: &mut Profile, job: &NetworkJob, runs: &mut Runs) -> Result<()> {
+    let Some(plan) = &job.profile else { return Ok(()) };
+    let plan = Plan::new(Schedule::default(), plan.budget_ns / SHARE);
+    while profile.visits.len() < MOST_VISITS {
+        let number = u32::try_from(profile.visits.len() + 1).unwrap_or(u32::MAX);
+        let visit = NetworkJob {
+            placement: job.method.placement(runs.config.seed, number, number),
+            profile: Some(plan.clone()),
+            counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
+            code: CodeWishes::default(),
+            ..job.clone()
+        };
+        runs.go_on()?;
+        // A visit that fails leaves the profile without its time.
+        let Ok(RunReply::Profiled(seen)) = runs.reply(&visit) else { break };
+        let seen = Profile { operators: profile.operators.clone(), ..seen.profile };
+        if seen.check().is_err() {
+            break;
+        }
+        profile.visits.push(medians_ns(&seen));
+        if profile.visits.len() >= VISITS && scatter(profile).is_none_or(|scatter| scatter < BUSY) {
+            return Ok(());
+        }
+    }
+    let busy = scatter(profile).filter(|scatter| *scatter >= BUSY);
+    profile.notes.extend(busy.map(|scatter| {
+        format!(
+            "the machine is busy: operators differ by {} between {} processes; close other programs and profile again \
+             before you compare",
+            percent(scatter.exp_m1()),
+            profile.visits.len() + 1
+        )
+    }));
+    Ok(())
+}
