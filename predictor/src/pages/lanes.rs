@@ -18,7 +18,7 @@ const WIDTH: f64 = 1120.0;
 const LANE: f64 = 46.0;
 const LEFT: f64 = 70.0;
 /// Width of a letter in a box.
-const LETTER: f64 = 7.0;
+const LETTER: f64 = 6.3;
 
 /// What was measured of a plan.
 #[derive(Clone, Debug, Deserialize)]

@@ -22,6 +22,14 @@ use report::page::escaped as escape;
 /// A share of measurements inside of intervals, in percent, below which those break their promise of 90 %.
 pub const KEPT: f64 = 85.0;
 
+/// In narrow windows names wrap, so that figures stay in sight.
+const NARROW: &str = "@media (max-width: 600px) {
+  th, td { padding: .2rem .4rem; white-space: nowrap; }
+  td:first-child { white-space: normal; min-width: 11rem; overflow-wrap: anywhere; }
+}
+";
+
 fn page(title: &str, body: &str) -> String {
-    report::page::page(title, report::page::chart::STYLE, &format!("<main><h1>{}</h1>\n{body}</main>", escape(title)))
+    let style = format!("{}{NARROW}", report::page::chart::STYLE);
+    report::page::page(title, &style, &format!("<main><h1>{}</h1>\n{body}</main>", escape(title)))
 }

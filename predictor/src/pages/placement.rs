@@ -45,7 +45,7 @@ const LANE: f64 = 40.0;
 /// Draws the operators of each device one after the other, by their times alone.
 fn lanes(table: &TimesTable, instance: &Instance, found: &Placement) -> String {
     /// Width of a letter in a box.
-    const LETTER: f64 = 7.0;
+    const LETTER: f64 = 6.3;
     let left = 20.0 + label_width(table.devices.iter().map(String::as_str)).min(WIDTH / 3.0);
     let of_device =
         |device: usize| (0..table.operators.len()).filter(move |&operator| found.devices[operator] == device);
