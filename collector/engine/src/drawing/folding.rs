@@ -40,8 +40,8 @@ pub(super) fn fold(cards: &mut Vec<Card>, edges: &[(usize, usize)]) -> Option<Fo
     for block in &blocks {
         let begin = block.first + block.length;
         let end = block.first + block.length * block.times;
-        for card in next..begin {
-            place_of[card] = shown.len();
+        for (card, place) in place_of.iter_mut().enumerate().take(begin).skip(next) {
+            *place = shown.len();
             shown.push(card);
         }
         place_of[begin..end].fill(shown.len());
