@@ -6,7 +6,8 @@ use capture::events::open::TraceFormat;
 use capture::events::{check, held};
 use capture::writer::sink;
 use profile::averages::{Grouping, averages, style, tvm};
-use profile::import::{self, ImportBounds};
+use profile::import::{self, Bounds};
+use profile::summary::GroupBy;
 use profile::{export, page};
 use std::io::Cursor;
 use std::path::Path;
@@ -27,7 +28,7 @@ pub fn exercise(format: TraceFormat, bytes: &[u8]) {
         assert!(sums.self_cpu_time_total_ns + sums.self_device_time_total_ns <= own, "own times are counted once");
         style::torch(&sums, 100);
         tvm::of(&profile).table(100);
-        page::page(&profile);
+        page::page(&profile, GroupBy::Name);
         for format in [sink::Format::Chrome, sink::Format::Perfetto] {
             export::write(&profile, format, Vec::new(), LENGTH).expect("memory can be written");
         }

@@ -350,7 +350,7 @@ fn expect_model_is_profiled(workers: &mut Workers, job: &NetworkJob, inputs: &[u
         let (written, bytes) = export::write(&seen, format, Vec::new(), 1 << 30).expect("memory can be written");
         assert!(written.left_out == 0 && !bytes.is_empty());
     }
-    assert!(page::page(&seen).contains("layer_norm"));
+    assert!(page::page(&seen, GroupBy::InputShape).contains("layer_norm"));
 }
 
 /// What the emulated driver takes for machine code: an ELF file whose only section is the path of a library.
