@@ -30,7 +30,7 @@ const NEGATIVE: &str = "numbers below zero are not accepted here; give a whole n
 
 /// Returns the next step for an error without one.
 pub fn of_error(text: &str) -> Option<String> {
-    if text.contains("hint:") {
+    if ["hint:", "did you mean", "for example", "known: ", "`opcollect list`"].iter().any(|sign| text.contains(sign)) {
         return None;
     }
     found(&FILES, text).map(str::to_owned).or_else(|| of_model(text))
@@ -98,6 +98,7 @@ mod tests {
             assert_eq!(of_error(&format!("{error}\nhint: other")), None);
         }
         assert_eq!(of_error("error: cannot start `cc`: (os error 2)"), None);
+        assert_eq!(of_error("error: cannot use model `relu:x=3`: there is no `x`; known: `dtype`, `shape`"), None);
     }
 
     #[test]

@@ -89,19 +89,19 @@ pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> Comparis
     for (key, row) in second {
         let earlier = first.remove(&key);
         let before_ns = earlier.as_ref().map(call_ns);
-        let run_ns = earlier.as_ref().map_or(0.0, |row| row.typical_ns);
+        let earlier_ns = earlier.as_ref().map_or(0.0, run_ns);
         changes.push(Change {
             ratio: before_ns.filter(|ns| *ns > 0.0).map(|ns| call_ns(&row) / ns),
             before_ns,
             after_ns: Some(call_ns(&row)),
             detectable: earlier.as_ref().and_then(|earlier| noise.detectable(&(earlier, &row))),
-            run_difference_ns: row.typical_ns - run_ns,
+            run_difference_ns: run_ns(&row) - earlier_ns,
             verdict: earlier.as_ref().map_or(Verdict::New, |earlier| noise.verdict(&(earlier, &row))),
             ..named(&row)
         });
     }
     for row in first.into_values() {
-        let run_difference_ns = -row.typical_ns;
+        let run_difference_ns = -run_ns(&row);
         changes.push(Change { before_ns: Some(call_ns(&row)), run_difference_ns, ..named(&row) });
     }
     changes.sort_by(|left, right| right.run_difference_ns.abs().total_cmp(&left.run_difference_ns.abs()));
@@ -127,6 +127,11 @@ fn keyed(profile: &Profile, group_by: GroupBy) -> BTreeMap<String, Row> {
         (key, row)
     };
     rows(profile, group_by, SortBy::Order).into_iter().enumerate().map(key).collect()
+}
+
+/// Returns the typical time of all calls of a run over the visits.
+fn run_ns(row: &Row) -> f64 {
+    middle(row.visits_ns.clone()).unwrap_or(row.typical_ns)
 }
 
 /// Returns the median time of a call over the visits.
