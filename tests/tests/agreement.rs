@@ -19,6 +19,14 @@ fn number(value: &Value, field: &str) -> f64 {
     value[field].as_f64().unwrap_or_else(|| panic!("no number `{field}`: {value}"))
 }
 
+/// Numbers that were written and read again may differ in their last digit.
+#[track_caller]
+fn check_same(one: &Value, other: &Value, field: &str) {
+    let are_near = |(one, other): (f64, f64)| (one - other).abs() <= 1e-12 * one.abs();
+    let is_same = one.as_f64().zip(other.as_f64()).map_or(one == other, are_near);
+    assert!(is_same, "{field}: {one} and {other}");
+}
+
 #[track_caller]
 fn has(text: &str, wanted: &str) {
     assert!(text.contains(wanted), "no `{wanted}` in {text}");
@@ -45,12 +53,14 @@ fn a_prediction_is_the_same_in_table_document_and_server() {
     assert_eq!(layers.len(), others.len());
     for (layer, other) in layers.iter().zip(others) {
         for field in ["operator", "count", "time_ns", "low_ns", "high_ns", "bound", "basis", "overhead_ns"] {
-            assert_eq!(layer[field], other[field], "{field} of {layer}");
+            check_same(&layer[field], &other[field], field);
         }
         has(&table, &duration(number(layer, "time_ns")));
         has(&table, &between(number(layer, "low_ns"), number(layer, "high_ns")));
     }
-    assert_eq!(*total, served["total"], "the totals");
+    for field in ["time_ns", "low_ns", "high_ns", "operators_ns", "dispatch_ns", "calls"] {
+        check_same(&total[field], &served["total"][field], field);
+    }
     let (low_ns, high_ns) = (number(total, "low_ns"), number(total, "high_ns"));
     let line = format!("total: {} (90 % between {})", duration(number(total, "time_ns")), between(low_ns, high_ns));
     has(&table, &line);
@@ -145,14 +155,14 @@ fn a_profile_is_the_same_in_document_file_and_page() {
             assert!((number(shown, of_page) - wanted).abs() <= 1e-9 * wanted.abs(), "{field}: {shown} and {row}");
             assert!((cell(place, field) - wanted).abs() <= 1e-9 * wanted.abs(), "{field} of {row}");
         }
-        // The boxes of the flame view have the shares of the table.
+        // The boxes of the flame view have the shares of the table, in whole nanoseconds.
         let name = row["name"].as_str().expect("a name");
         let of_name = |value: &Value| value["name"] == name;
         let share: f64 = rows.iter().filter(|row| of_name(row)).map(|row| number(row, "share")).sum();
         let whole = number(&data["flame"], "v");
         let found = boxes(&data["flame"], name) / whole;
         assert!(
-            (found - share).abs() < 1e-6,
+            (found - share).abs() < 1e-2,
             "{name}: {} in the flame view, {} in the table",
             percent(found),
             percent(share)
