@@ -6,7 +6,7 @@ use capture::events::open::TraceFormat;
 use capture::events::{check, held};
 use capture::writer::sink;
 use profile::averages::{Grouping, averages, style, tvm};
-use profile::import::{self, Bounds};
+use profile::import::{self, ImportBounds};
 use profile::summary::GroupBy;
 use profile::{export, page};
 use std::io::Cursor;

@@ -90,7 +90,7 @@ fn parse() -> Arguments {
     };
     let matches =
         Arguments::command().color(colours).try_get_matches_from(words).unwrap_or_else(|error| end_with(&error));
-    activity::begin(format!("`opcollect{}` is at work", command_name(&matches)));
+    activity::begin(format!("`opcollect{}` is running", command_name(&matches)));
     Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
 }
 

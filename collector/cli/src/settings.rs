@@ -109,9 +109,9 @@ fn source(given: Option<ModelSource>, name: &str) -> Result<ModelSource> {
         (None, Some(said)) => Ok(said),
         (None, None) => {
             let near = names::nearest(name, zoo::list().iter().map(|entry| entry.name));
-            let hint = operator_hint(name)
-                .or(near)
-                .unwrap_or_else(|| "`opcollect list` shows all; `--modelsource` says what a file is".to_owned());
+            let hint = operator_hint(name).or(near).unwrap_or_else(|| {
+                "`opcollect list` shows all models; `--modelsource` sets the format of a file".to_owned()
+            });
             Err(Failure::usage(format!("no source has a model `{name}`")).with_hint(hint))
         }
     }

@@ -76,7 +76,7 @@ pub struct Report {
     visits: usize,
     /// Whether the visits agree on all ratios.
     has_agreement: bool,
-    variants: Vec<Timed>,
+    variants: Vec<TimedVariant>,
 }
 
 /// Times of one variant.
@@ -264,7 +264,7 @@ fn report(whole: &PreparedModel, variants: &[Variant]) -> Report {
         let summary = summarise(&sorted).expect("every round has samples");
         let visit_ratios = visit_ratios(variant, &variants[0]);
         let ratio = over_visits(&visit_ratios);
-        Timed {
+        TimedVariant {
             variant: variant.argument.name(),
             median_ns: summary.median,
             min_ns: summary.min,
@@ -280,8 +280,8 @@ fn report(whole: &PreparedModel, variants: &[Variant]) -> Report {
             check: variant.check,
         }
     });
-    let timed: Vec<Timed> = timed.collect();
-    let has_agreement = |timed: &Timed| timed.ratio.and_then(half_width).is_none_or(|half| half <= DISAGREEMENT);
+    let timed: Vec<TimedVariant> = timed.collect();
+    let has_agreement = |timed: &TimedVariant| timed.ratio.and_then(half_width).is_none_or(|half| half <= DISAGREEMENT);
     Report {
         model: whole.request.label(),
         batch: whole.request.batch,
@@ -358,7 +358,7 @@ fn noise(report: &Report) -> String {
             format!("differences below {} are within the noise between processes", percent(least))
         }
         Some(least) => {
-            let of = |timed: &Timed| {
+            let of = |timed: &TimedVariant| {
                 let ratios = timed.visit_ratios.iter().copied();
                 let (low, high) = (ratios.clone().fold(f64::INFINITY, f64::min), ratios.fold(0.0, f64::max));
                 format!("{} {low:.3} … {high:.3}", timed.variant)

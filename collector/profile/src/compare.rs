@@ -1,4 +1,4 @@
-//! Comparison of two profiles: which operators changed, by how much, and whether the change exceeds the noise.
+//! ProfileComparison of two profiles: which operators changed, by how much, and whether the change exceeds the noise.
 //!
 //! A row has changed if its times differ by more than visits differ, both absolutely and relative to the change that all
 //! operators have in common, which may be the machine. Profiles of a single visit know only the scatter within one
@@ -58,7 +58,7 @@ pub struct ProfileChange {
     pub verdict: ProfileVerdict,
 }
 
-/// Comparison of two profiles.
+/// ProfileComparison of two profiles.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProfileComparison {
     /// Median run of the first profile.
@@ -79,33 +79,33 @@ pub struct ProfileComparison {
 }
 
 /// Compares two profiles.
-pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> Comparison {
+pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> ProfileComparison {
     let (mut first, second) = (keyed(before, group_by), keyed(after, group_by));
     let pairs: Vec<(&Row, &Row)> = second.iter().filter_map(|(key, row)| Some((first.get(key)?, row))).collect();
     let noise = Noise { floor: floor(before, after), common: common(&pairs) };
     let beside_common = pairs.iter().filter(|pair| noise.has_moved(pair, noise.common.unwrap_or(1.0))).count();
     let detectable = middle(pairs.iter().filter_map(|pair| noise.detectable(pair)).collect());
-    let mut changes: Vec<Change> = Vec::new();
+    let mut changes: Vec<ProfileChange> = Vec::new();
     for (key, row) in second {
         let earlier = first.remove(&key);
         let before_ns = earlier.as_ref().map(call_ns);
         let earlier_ns = earlier.as_ref().map_or(0.0, run_ns);
-        changes.push(Change {
+        changes.push(ProfileChange {
             ratio: before_ns.filter(|ns| *ns > 0.0).map(|ns| call_ns(&row) / ns),
             before_ns,
             after_ns: Some(call_ns(&row)),
             detectable: earlier.as_ref().and_then(|earlier| noise.detectable(&(earlier, &row))),
             run_difference_ns: run_ns(&row) - earlier_ns,
-            verdict: earlier.as_ref().map_or(Verdict::New, |earlier| noise.verdict(&(earlier, &row))),
+            verdict: earlier.as_ref().map_or(ProfileVerdict::New, |earlier| noise.verdict(&(earlier, &row))),
             ..named(&row)
         });
     }
     for row in first.into_values() {
         let run_difference_ns = -run_ns(&row);
-        changes.push(Change { before_ns: Some(call_ns(&row)), run_difference_ns, ..named(&row) });
+        changes.push(ProfileChange { before_ns: Some(call_ns(&row)), run_difference_ns, ..named(&row) });
     }
     changes.sort_by(|left, right| right.run_difference_ns.abs().total_cmp(&left.run_difference_ns.abs()));
-    Comparison {
+    ProfileComparison {
         before_ns: totals(before).step_median_ns,
         after_ns: totals(after).step_median_ns,
         visits: (1 + before.visits.len(), 1 + after.visits.len()),
@@ -192,21 +192,21 @@ impl Noise {
     }
 
     /// Judges a row by its own ratio, and relative to the common ratio if the machine may have caused that one.
-    fn verdict(&self, pair: &(&Row, &Row)) -> Verdict {
+    fn verdict(&self, pair: &(&Row, &Row)) -> ProfileVerdict {
         let by_itself = self.against(pair, 1.0);
         let is_machine = |common: &f64| (1.0 / MACHINE_MOST..=MACHINE_MOST).contains(common);
         match self.common.filter(is_machine).map(|common| self.against(pair, common)) {
-            Some(beside) if beside != by_itself && by_itself != Verdict::Unknown => Verdict::Same,
+            Some(beside) if beside != by_itself && by_itself != ProfileVerdict::Unknown => ProfileVerdict::Same,
             _ => by_itself,
         }
     }
 
     fn has_moved(&self, pair: &(&Row, &Row), anyway: f64) -> bool {
-        matches!(self.against(pair, anyway), Verdict::Faster | Verdict::Slower)
+        matches!(self.against(pair, anyway), ProfileVerdict::Faster | ProfileVerdict::Slower)
     }
 
     /// Compares two rows whose times are expected to differ by the ratio `anyway`.
-    fn against(&self, pair: &(&Row, &Row), anyway: f64) -> Verdict {
+    fn against(&self, pair: &(&Row, &Row), anyway: f64) -> ProfileVerdict {
         let (before, after) = *pair;
         let (before_ns, after_ns) = (anyway * call_ns(before), call_ns(after));
         let intervals = before.median_interval_ns.zip(after.median_interval_ns);
@@ -216,12 +216,12 @@ impl Noise {
                 let is_apart = second.0 > anyway * first.1 || second.1 < anyway * first.0;
                 is_apart && (after_ns - before_ns).abs() > SAME * before_ns
             }
-            (None, None) => return Verdict::Unknown,
+            (None, None) => return ProfileVerdict::Unknown,
         };
         match () {
-            () if !is_beyond => Verdict::Same,
-            () if after_ns > before_ns => Verdict::Slower,
-            () => Verdict::Faster,
+            () if !is_beyond => ProfileVerdict::Same,
+            () if after_ns > before_ns => ProfileVerdict::Slower,
+            () => ProfileVerdict::Faster,
         }
     }
 }
@@ -284,10 +284,13 @@ mod tests {
         let moved = |name: &'static str| (name, steady.map(|ns| if name == "f" { 2 * ns } else { ns * 94 / 100 }));
         let drifted = compare(&before_all, &profile(&names.map(moved)), GroupBy::Name);
         assert!(drifted.common.is_some_and(|common| (common - 0.94).abs() < 0.01), "{:?}", drifted.common);
-        let changed = drifted.changes.iter().filter(|change| change.verdict != Verdict::Same).count();
+        let changed = drifted.changes.iter().filter(|change| change.verdict != ProfileVerdict::Same).count();
         assert_eq!((drifted.beside_common, changed), (1, 1), "five moved alike, which may be the machine");
         let halved = compare(&before_all, &profile(&names.map(|name| (name, steady.map(|ns| ns / 2)))), GroupBy::Name);
-        assert!(halved.changes.iter().all(|change| change.verdict == Verdict::Faster), "no machine doubles its clock");
+        assert!(
+            halved.changes.iter().all(|change| change.verdict == ProfileVerdict::Faster),
+            "no machine doubles its clock"
+        );
         let same = compare(&before, &before, GroupBy::InputShape);
         assert!(same.changes.iter().all(|change| change.verdict == ProfileVerdict::Same && change.ratio == Some(1.0)));
         let few = Profile { steps: before.steps[..1].to_vec(), spans: before.spans[..4].to_vec(), ..before.clone() };
@@ -307,16 +310,20 @@ mod tests {
         };
         let before = run(steady, &[110, 96]);
         let after = run(steady.map(|ns| ns * 92 / 100), &[97, 103]);
-        let verdicts = |before: &Profile, after: &Profile| -> Vec<Verdict> {
+        let verdicts = |before: &Profile, after: &Profile| -> Vec<ProfileVerdict> {
             compare(before, after, GroupBy::Name).changes.iter().map(|change| change.verdict).collect()
         };
-        assert_eq!(verdicts(&before, &after), [Verdict::Same; 3]);
+        assert_eq!(verdicts(&before, &after), [ProfileVerdict::Same; 3]);
         let single = |profile: &Profile| Profile { visits: Vec::new(), ..profile.clone() };
-        assert_eq!(verdicts(&single(&before), &single(&after)), [Verdict::Faster; 3], "one process knows no better");
+        assert_eq!(
+            verdicts(&single(&before), &single(&after)),
+            [ProfileVerdict::Faster; 3],
+            "one process knows no better"
+        );
         let compared = compare(&before, &after, GroupBy::Name);
         assert!(compared.detectable.is_some_and(|least| (0.1..0.5).contains(&least)), "{:?}", compared.detectable);
         assert_eq!(compared.visits, (3, 3));
         let halved = run(steady.map(|ns| ns / 2), &[52, 49]);
-        assert_eq!(verdicts(&before, &halved), [Verdict::Faster; 3], "what exceeds the scatter is told");
+        assert_eq!(verdicts(&before, &halved), [ProfileVerdict::Faster; 3], "what exceeds the scatter is told");
     }
 }

@@ -139,8 +139,14 @@ impl Prediction {
         }
     }
 
-    /// Turns an answer about the machine that was learned from into one about another host.
-    pub fn translate(&mut self, host: &HostTranslation) {
+    /// Widens or narrows the interval by a factor of its logarithmic width.
+    pub fn rescale(&mut self, ratio: f64) {
+        self.low_ns = self.time_ns * (self.low_ns / self.time_ns).powf(ratio);
+        self.high_ns = self.time_ns * (self.high_ns / self.time_ns).powf(ratio);
+    }
+
+    /// Turns an answer about a kind of operator on the machine that was learned from into one about another host.
+    pub fn translate(&mut self, host: &HostTranslation, kind: &str) {
         let (time, low, high) = (self.time_ns, self.low_ns, self.high_ns);
         if self.basis != Basis::Bound {
             self.low_ns = time * (-host.widened((time / low).ln())).exp();

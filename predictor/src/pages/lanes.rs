@@ -137,7 +137,7 @@ fn promised(planned: &Planned) -> Vec<ShownLanes> {
             for (place, &call) in group.calls.iter().enumerate() {
                 let alone_ns = alone_ns(call, group.cores.len());
                 let operator = &planned.calls[call];
-                shown.push(Shown {
+                shown.push(ShownLanes {
                     cores: group.cores.clone(),
                     from_ns,
                     to_ns: from_ns + factor * alone_ns,
@@ -168,7 +168,7 @@ fn alone_times(alternatives: &[Alternative], calls: usize) -> impl Fn(usize, usi
     move |call, cores| of_call[call].and_then(|one: &Alternative| one.alone_ns.get(cores - 1)).copied().unwrap_or(0.0)
 }
 
-fn shown(lanes: &[Lane]) -> Vec<Shown> {
+fn shown(lanes: &[Lane]) -> Vec<ShownLanes> {
     let of = |(place, lane): (usize, &Lane)| {
         let beside = lanes.iter().filter(|other| other.stage == lane.stage).count();
         let before = lanes[..place].iter().filter(|other| other.stage == lane.stage).count();

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use models::stages::{self, Promise, Stage};
 use models::{Fuse, Graph, Parallel, Plan, StagePlan};
 use planners::interference::{Demand, Machine};
-use planners::stages::{Costs, Limits, Stages};
+use planners::stages::{Costs, SearchLimits, Stages};
 use report::duration;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -92,8 +92,9 @@ pub fn plan(graph: &Graph, times: &Times<'_>, machine: &Machine, barrier_ns: f64
     };
     let demands = cut.calls.iter().map(of_call).collect();
     let asked = planners::stages::Graph { demands, before: stages::waits(&graph, &cut) };
-    let found = planners::stages::stages(&asked, &Costs { machine: machine.clone(), barrier_ns }, &Limits::default())
-        .map_err(|error| Error::Query(error.to_string()))?;
+    let found =
+        planners::stages::stages(&asked, &Costs { machine: machine.clone(), barrier_ns }, &SearchLimits::default())
+            .map_err(|error| Error::Query(error.to_string()))?;
     let known = Known { of_tasks: &of_tasks, host: times.host.map(|host| host.class.clone()) };
     Ok(chosen(&graph, &cut, &known, machine.cores, &found))
 }
@@ -200,27 +201,24 @@ fn why(found: &Stages, gain: f64, is_staged: bool, (slower, operators, cores): (
     let on_all = format!("{slower} of {operators} operators take longer on {cores} cores than on fewer");
     match (is_staged, beside) {
         (true, 0) => format!("{on_all}: with its best number of cores for each, {less}"),
-        (true, _) => format!(
-            "{beside} stages run groups side by side, whose operators gain less by all cores than by a part of them each: {less}"
-        ),
+        (true, _) => {
+            format!("{beside} stages run groups concurrently, because their operators scale badly to all cores: {less}")
+        }
         (false, 0) if slower > 0 => format!(
-            "nothing is worth running side by side; {on_all}, but its best number of cores for each would take {} ({less}), too \
-             little compared with what plans are off by",
+            "no groups are worth running concurrently; {on_all}, but with its best number of cores for each the plan would take {} \
+             ({less}), which is within the error of plans",
             duration(found.time_ns)
         ),
         (false, 0) if found.critical_ns >= found.sequential_ns * 0.999 => {
             "every operator depends on the one before, so none can run concurrently".to_owned()
         }
         (false, 0) => {
-            "each operator scales so well to all cores that concurrent execution would take longer".to_owned()
-        }
-        (false, 0) => {
             format!(
-                "each operator takes less time on {cores} cores than on fewer, so that side by side they would take longer"
+                "each operator takes less time on {cores} cores than on fewer, so concurrent execution would take longer"
             )
         }
         (false, _) => format!(
-            "side by side would take {} ({less}) by these times, too little compared with what plans are off by",
+            "concurrent execution would take {} ({less}) by these times, which is within the error of plans",
             duration(found.time_ns)
         ),
     }

@@ -91,9 +91,9 @@ pub struct ProfileRun {
 pub enum ProfileCommand {
     /// Compare two profiles and mark significant changes
     ///
-    /// Both are files that `profile --out FILE` wrote. A row changed when its times differ by more than the visits of both
-    /// profiles do, which are fresh processes, and by more than all rows have in common, which may be the machine. The table
-    /// says how large a difference must be to be told from noise.
+    /// Both are files of `profile --out FILE`. A row has changed if its times differ by more than the visits of both
+    /// profiles do, which are fresh processes, and by more than the change that all rows have in common, which may be
+    /// the machine. The table states how large a difference must be to exceed the noise.
     #[command(after_help = "Example: opcollect profile diff yesterday.json today.json --group-by name")]
     Diff(ProfileDiff),
 }
@@ -181,7 +181,7 @@ pub struct ProfileTable {
     /// With `--group-by scope`, number of module levels; 0 for all
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub levels: usize,
-    /// What rows are ordered by, the largest first
+    /// Sort key, in descending order
     #[arg(long, value_name = "KEY", value_parser = choices::<SortBy>(), default_value = "share")]
     pub sort_by: SortBy,
     /// Add columns for the memory of activations and workspaces

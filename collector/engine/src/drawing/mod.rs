@@ -48,7 +48,7 @@ pub struct MeasuredMedian {
 }
 
 /// Renders a graph as HTML. `times` contains times by the hashes of tasks.
-pub fn drawn(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String, Told>) -> Result<String> {
+pub fn drawn(graph: &Graph, fuse: Fuse, claims: &[Claim], times: &HashMap<String, MeasuredMedian>) -> Result<String> {
     let mut drawing = Drawing::of(graph, fuse, claims, times)?;
     let legend = legend(&drawing.cards);
     let views = drawing.views();

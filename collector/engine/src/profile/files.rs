@@ -7,7 +7,7 @@ use crate::packing;
 use crate::report::styled::StyledTable;
 use capture::writer::sink::Format;
 use datasets::output::Output;
-use profile::summary::{GroupBy, Row, comma};
+use profile::summary::{GroupBy, Row, csv};
 use profile::{Profile, export, page};
 use std::io::Write;
 use std::path::Path;

@@ -2,11 +2,11 @@
 
 use crate::Result;
 use crate::runs::Runs;
-use job::listing::CodeWishes;
+use job::listing::CodeRequests;
 use job::{NetworkJob, RunReply};
 use measure::counters::{Backend, CounterRequest};
 use profile::summary::visits::{medians_ns, scatter};
-use profile::{Plan, Profile, Schedule};
+use profile::{Plan, Profile, ProfileSchedule};
 use report::percent;
 
 /// Number of further visits on a quiet machine, and the most on a busy one.
@@ -20,14 +20,14 @@ const SHARE: u64 = 4;
 /// Adds the operators' times in further visits: two, and more as long as they disagree. Says so if they still do.
 pub fn add(profile: &mut Profile, job: &NetworkJob, runs: &mut Runs) -> Result<()> {
     let Some(plan) = &job.profile else { return Ok(()) };
-    let plan = Plan::new(Schedule::default(), plan.budget_ns / SHARE);
+    let plan = Plan::new(ProfileSchedule::default(), plan.budget_ns / SHARE);
     while profile.visits.len() < MOST_VISITS {
         let number = u32::try_from(profile.visits.len() + 1).unwrap_or(u32::MAX);
         let visit = NetworkJob {
             placement: job.method.placement(runs.config.seed, number, number),
             profile: Some(plan.clone()),
             counters: CounterRequest { backend: Backend::None, ..CounterRequest::default() },
-            code: CodeWishes::default(),
+            code: CodeRequests::default(),
             ..job.clone()
         };
         runs.go_on()?;

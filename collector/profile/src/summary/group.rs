@@ -35,7 +35,7 @@ impl Sums {
     }
 }
 
-impl Group {
+impl SpanGroup {
     /// Returns the median self time of a call times the calls of a run, summed over the operators.
     pub(super) fn typical_ns(&self, profile: &Profile) -> f64 {
         let steps = profile.steps.len().max(1) as f64;

@@ -11,7 +11,7 @@ pub mod visits;
 
 use crate::data::{Kind, MemoryEvent, Operator, Pool, Profile};
 use crate::sort::SortBy;
-use group::{Group, Sums};
+use group::{SpanGroup, Sums};
 use measure::statistics::median;
 use measure::{Ratio, ratio};
 use models::Choice;
@@ -221,7 +221,7 @@ pub fn rows(profile: &Profile, group_by: GroupBy, sort_by: SortBy) -> Vec<Row> {
         total_ns: groups.values().map(|group| group.self_total_ns).sum(),
         typical_ns: groups.values().map(|group| group.typical_ns(profile)).sum(),
     };
-    let mut ordered: Vec<&Group> = groups.values().collect();
+    let mut ordered: Vec<&SpanGroup> = groups.values().collect();
     ordered.sort_by_key(|group| group.first);
     let mut rows: Vec<Row> = ordered.iter().map(|group| group.row(profile, &counted, &sums, group_by)).collect();
     rows.sort_by(|left, right| right.order(sort_by).total_cmp(&left.order(sort_by)));

@@ -4,7 +4,7 @@ use crate::paper;
 use learn::cross_validation::CrossValidatedError;
 use learn::predictor::{Basis, Prediction, WIDE};
 use predictor::answers::NetworkAnswer;
-use predictor::queries::{AssumedThreads, HeldOutErrors, InPlaceTotal, OperatorPrediction};
+use predictor::queries::{AssumedThreads, HeldOutErrors, InPlaceTotal, OperatorPrediction, Total};
 use report::{Cell, Table, UNKNOWN, between, duration, figures, percent, words};
 use std::fmt::Write;
 
@@ -75,8 +75,9 @@ fn is_of_framework(total: &Total) -> bool {
     total.calls > 0 && total.dispatch_ns > 0.2 * total.time_ns && total.dispatch_ns / total.calls as f64 > LAUNCH_NS
 }
 
-/// The layers of a model that are alike are one line; in the order of the graph.
-pub fn network_table(heading: &str, predictions: &[OperatorPrediction], total: &Total) -> String {
+/// Returns the table of a network's layers in graph order, with equal layers on one line.
+pub fn network_table(heading: &str, answer: &NetworkAnswer, level: u8) -> String {
+    let NetworkAnswer { layers: predictions, total, .. } = answer;
     let mut table = Table::new([
         words("layer"),
         figures("×"),
@@ -113,12 +114,15 @@ pub fn network_table(heading: &str, predictions: &[OperatorPrediction], total: &
     if total.hidden_ns > 0.0 {
         let _ = write!(text, ", {} of it hidden", duration(total.hidden_ns));
     }
+    if let Some(widest) = &answer.widest {
+        let _ = write!(text, "\nmost of the interval's width comes from {} ({})", widest.kind, percent(widest.share));
+    }
     if is_of_framework(total) {
         let each = duration(total.dispatch_ns / total.calls as f64);
         let _ = write!(
             text,
-            "\nstarting an operator takes {each} in the data that this was learned from, where a framework called each alone: a \
-             compiled model or a graph of launches takes less; `oppredict adapt` learns from times of your own"
+            "\nstarting an operator takes {each} in the training data, where a framework called each alone: a compiled model or \
+             a graph of launches takes less; `oppredict adapt` learns from times of your own"
         );
     }
     let share = |part_ns: f64| format!("{:.1} %", 100.0 * part_ns / total.operators_ns);

@@ -1,6 +1,6 @@
 //! Formats the changes between two profiles.
 
-use profile::compare::{Change, Comparison, Verdict};
+use profile::compare::{ProfileChange, ProfileComparison, ProfileVerdict};
 use report::{Cell, Paper, Table, duration, figures, or_unknown, percent, words};
 
 /// Smallest change common to all operators that is described.
@@ -59,12 +59,12 @@ pub fn describe(compared: &ProfileComparison, row_limit: usize, paper: &Paper) -
 fn row(change: &ProfileChange) -> Vec<Cell> {
     let sign = if change.run_difference_ns > 0.0 { "+" } else { "" };
     let verdict = match change.verdict {
-        Verdict::Faster => Cell::from("faster").best(),
-        Verdict::Slower => Cell::from("slower").bad(),
-        Verdict::Same => Cell::from("within noise"),
-        Verdict::Unknown => Cell::from("too few calls").uncertain(),
-        Verdict::New => Cell::from("new"),
-        Verdict::Gone => Cell::from("gone"),
+        ProfileVerdict::Faster => Cell::from("faster").best(),
+        ProfileVerdict::Slower => Cell::from("slower").bad(),
+        ProfileVerdict::Same => Cell::from("within noise"),
+        ProfileVerdict::Unknown => Cell::from("too few calls").uncertain(),
+        ProfileVerdict::New => Cell::from("new"),
+        ProfileVerdict::Gone => Cell::from("gone"),
     };
     vec![
         change.name.clone().into(),
