@@ -1,7 +1,8 @@
 //! Arguments of nodes: tensors and numbers by name, and constants as they are.
 
 use super::call::Argument;
-use super::import::{Importer, Slot, shortened};
+use super::import::{Importer, shortened};
+use super::memory::{STALE, Slot};
 use super::schema::{Union, integer_of};
 use crate::{Outcome, Refusal, malformed, unsupported};
 use models::graph::ValueId;
@@ -52,9 +53,10 @@ impl<'a> Importer<'a> {
 
     fn named(&self, value: &Value) -> Outcome<ValueId> {
         let name = value.get("name").and_then(Value::as_str).unwrap_or("");
-        match self.cell_of.get(name).map(|&cell| self.cells[cell].slot) {
+        match self.cell_of.get(name).map(|&cell| self.cells.slot(cell)) {
             Some(Slot::Value(id)) => Ok(id),
             Some(Slot::Skipped) => unsupported(format!("it reads `{name}`, which was left out")),
+            Some(Slot::Stale) => unsupported(format!("it reads `{name}`: {STALE}")),
             Some(Slot::Unmade) => unsupported(format!("it reads `{name}`, an output that only training needs")),
             None => malformed(format!("it reads `{}`, which nothing before it makes", shortened(name))),
         }

@@ -1,10 +1,7 @@
 //! Walks the nodes of a program in order and hands each to the rule of its operator.
-//!
-//! Names share memory: a slice is a window on its tensor, and an operator that writes to its input changes every name
-//! of the same memory. Each name points to a cell, and a cell may be a window on another; a write goes through slices
-//! to the tensor they are cut from. Writes that would have to go any other way are refused when somebody looks later.
 
 use super::call::Call;
+use super::memory::{Cells, STALE, Slot};
 use super::rules::{self, Made};
 use super::schema::{ExportedProgram, Input, Meta, Node, Union, names_of};
 use super::weights::{Weights, type_of};
@@ -16,48 +13,20 @@ use models::graph::{Graph, Origin, ValueId};
 use models::types::TensorType;
 use passes::fold::contents_of;
 use serde_json::Value;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 /// Tensors of one program.
 const MAX_VALUES: u32 = 1 << 21;
-
-/// What a cell holds.
-#[derive(Clone, Copy)]
-pub(super) enum Slot {
-    Value(ValueId),
-    /// The result of a node that was left out.
-    Skipped,
-    /// An output that no rule makes.
-    Unmade,
-}
-
-/// Memory that one or more names stand for.
-pub(super) struct Cell {
-    pub(super) slot: Slot,
-    /// The cell it shares memory with, and where it lies in it.
-    parent: Option<(usize, SharedPart)>,
-}
-
-/// How a cell lies in another.
-#[derive(Clone)]
-enum SharedPart {
-    /// Elements `start` to `stop` of one dimension, which is dropped when `is_row`.
-    Range { axis: usize, start: i64, stop: i64, is_row: bool },
-    /// Some other way.
-    Other,
-}
 
 pub(super) struct Importer<'a> {
     file: &'a str,
     pub(super) program: &'a ExportedProgram,
     options: &'a Options,
     emit: Emit<'a>,
-    pub(super) cells: Vec<Cell>,
+    pub(super) cells: Cells,
     pub(super) cell_of: HashMap<&'a str, usize>,
     /// Integers that the program computes from shapes.
     pub(super) numbers: HashMap<&'a str, i64>,
-    /// The last node that reads a name; outputs are read after all nodes.
-    last_read: HashMap<&'a str, usize>,
     skipped: Vec<Skipped>,
     loose_ends: Vec<ValueId>,
 }
@@ -75,10 +44,9 @@ pub(super) fn import(
         program,
         options,
         emit: Emit::new(file, None),
-        cells: Vec::new(),
+        cells: Cells::default(),
         cell_of: HashMap::new(),
         numbers: HashMap::new(),
-        last_read: last_reads(program),
         skipped: Vec::new(),
         loose_ends: Vec::new(),
     };
@@ -87,20 +55,10 @@ pub(super) fn import(
         return Err(importer.malformed("as a whole".to_owned(), reason));
     }
     importer.inputs(&mut weights)?;
-    for (index, node) in graph.nodes.iter().enumerate() {
-        importer.node(index, node)?;
+    for node in &graph.nodes {
+        importer.node(node)?;
     }
     importer.finish()
-}
-
-fn last_reads(program: &ExportedProgram) -> HashMap<&str, usize> {
-    let graph = &program.graph_module.graph;
-    let mut last = HashMap::new();
-    for (index, node) in graph.nodes.iter().enumerate() {
-        last.extend(node.inputs.iter().flat_map(|input| names_of(&input.arg)).map(|name| (name, index)));
-    }
-    last.extend(graph.outputs.iter().flat_map(names_of).map(|name| (name, graph.nodes.len())));
-    last
 }
 
 impl<'a> Importer<'a> {
@@ -126,7 +84,7 @@ impl<'a> Importer<'a> {
                         Some(cell) => *cell,
                         None => {
                             let id = self.emit.builder.constant(full, ty, data)?;
-                            self.cell(Slot::Value(id))
+                            self.cells.add(Slot::Value(id))
                         }
                     };
                     shared.insert(same, cell);
@@ -171,15 +129,10 @@ impl<'a> Importer<'a> {
                 }
                 self.emit.builder.input(name, ty)?
             };
-            let cell = self.cell(Slot::Value(id));
+            let cell = self.cells.add(Slot::Value(id));
             self.bind(name, cell)?;
         }
         Ok(())
-    }
-
-    fn cell(&mut self, slot: Slot) -> usize {
-        self.cells.push(Cell { slot, parent: None });
-        self.cells.len() - 1
     }
 
     fn bind(&mut self, name: &'a str, cell: usize) -> Result<()> {
@@ -189,7 +142,7 @@ impl<'a> Importer<'a> {
         }
     }
 
-    fn node(&mut self, index: usize, node: &'a Node) -> Result<()> {
+    fn node(&mut self, node: &'a Node) -> Result<()> {
         let target = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target);
         if self.emit.builder.next().0 > MAX_VALUES {
             return Err(self.malformed(place(node), format!("it has more than {MAX_VALUES} tensors up to here")));
@@ -201,7 +154,7 @@ impl<'a> Importer<'a> {
         self.emit.builder.set_origin(Origin { source_op: target.to_owned(), scope });
         let first_new = self.emit.builder.next();
         match self.results(node, target) {
-            Ok(Results::Tensors { made, is_written }) => self.bind_outputs(index, node, made, is_written, first_new),
+            Ok(Results::Tensors { made, is_written }) => self.bind_outputs(node, made, is_written, first_new),
             Ok(Results::Number(number)) => {
                 if let Some(name) = node.outputs.first().and_then(number_name) {
                     self.numbers.insert(name, number);
@@ -274,7 +227,6 @@ impl<'a> Importer<'a> {
 
     fn bind_outputs(
         &mut self,
-        index: usize,
         node: &'a Node,
         made: Vec<Made>,
         is_written: bool,
@@ -287,8 +239,8 @@ impl<'a> Importer<'a> {
             if let Some(name) = names.first() {
                 self.compare_with_stated(node, name, *id)?;
             }
-            self.cells[cell].slot = Slot::Value(*id);
-            self.write_through(index, cell).or_else(|refusal| self.refuse(node, refusal))?;
+            let written = self.cells.write(&mut self.emit, cell, *id);
+            written.or_else(|refusal| self.refuse(node, refusal))?;
             for name in names {
                 self.bind(name, cell)?;
             }
@@ -297,7 +249,7 @@ impl<'a> Importer<'a> {
         let mut made = made.into_iter();
         for name in names {
             let Some(Made { id, window }) = made.next() else {
-                let cell = self.cell(Slot::Unmade);
+                let cell = self.cells.add(Slot::Unmade);
                 self.bind(name, cell)?;
                 continue;
             };
@@ -305,63 +257,8 @@ impl<'a> Importer<'a> {
             if id.0 >= first_new.0 {
                 self.emit.builder.rename(id, name);
             }
-            let cell = self.cell(Slot::Value(id));
-            self.cells[cell].parent = match (window, source) {
-                (rules::Memory::Own, _) | (_, None) => None,
-                (rules::Memory::Range { axis, start, stop, is_row }, Some(source)) => {
-                    Some((source, SharedPart::Range { axis, start, stop, is_row }))
-                }
-                (rules::Memory::Other, Some(source)) => Some((source, SharedPart::Other)),
-            };
+            let cell = self.cells.add_result(id, window, source);
             self.bind(name, cell)?;
-        }
-        Ok(())
-    }
-
-    /// After a cell was written: the cells it is a slice of change with it. Whoever else shares their memory must not be
-    /// looked at any more.
-    fn write_through(&mut self, index: usize, written: usize) -> Outcome<()> {
-        let mut path = vec![written];
-        let mut is_path_of_ranges = true;
-        while let Some((parent, window)) = self.cells[path[path.len() - 1]].parent.clone() {
-            if path.len() > 64 {
-                return unsupported("it writes to a slice of slices");
-            }
-            is_path_of_ranges &= matches!(window, SharedPart::Range { .. });
-            path.push(parent);
-        }
-        let root = path[path.len() - 1];
-        let is_read_later = |cell: usize| {
-            self.cell_of
-                .iter()
-                .any(|(name, &of)| of == cell && self.last_read.get(name).is_some_and(|&last| last > index))
-        };
-        let family = |mut cell: usize| {
-            for _ in 0..=64 {
-                match &self.cells[cell].parent {
-                    Some((parent, _)) => cell = *parent,
-                    None => return cell == root,
-                }
-            }
-            true
-        };
-        let on_path: HashSet<usize> = path.iter().copied().collect();
-        let others = (0..self.cells.len()).any(|cell| {
-            cell != written && family(cell) && is_read_later(cell) && (!is_path_of_ranges || !on_path.contains(&cell))
-        });
-        if others {
-            return unsupported("it writes to memory that is read later under another name");
-        }
-        for pair in path.windows(2) {
-            let [inner, outer] = [pair[0], pair[1]];
-            let (Slot::Value(inner_id), Slot::Value(outer_id)) = (self.cells[inner].slot, self.cells[outer].slot)
-            else {
-                return unsupported("it writes to memory of a node that was left out");
-            };
-            if let Some((_, SharedPart::Range { axis, start, stop, is_row })) = self.cells[inner].parent.clone() {
-                let id = rules::write_range(&mut self.emit, outer_id, inner_id, axis, [start, stop], is_row)?;
-                self.cells[outer].slot = Slot::Value(id);
-            }
         }
         Ok(())
     }
@@ -397,7 +294,7 @@ impl<'a> Importer<'a> {
         let operator = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target).to_owned();
         self.skipped.push(Skipped { place: spot(node), operator, reason });
         for name in node.inputs.iter().flat_map(|input| names_of(&input.arg)) {
-            if let Some(Slot::Value(id)) = self.cell_of.get(name).map(|&cell| self.cells[cell].slot) {
+            if let Some(Slot::Value(id)) = self.cell_of.get(name).map(|&cell| self.cells.slot(cell)) {
                 self.loose_ends.push(id);
             }
         }
@@ -409,7 +306,7 @@ impl<'a> Importer<'a> {
                 Some(Ok(ty)) => Slot::Value(self.emit.builder.input(name, ty)?),
                 _ => Slot::Skipped,
             };
-            let cell = self.cell(slot);
+            let cell = self.cells.add(slot);
             self.bind(name, cell)?;
         }
         Ok(())
@@ -419,9 +316,10 @@ impl<'a> Importer<'a> {
         let mut outputs = Vec::new();
         for name in self.program.graph_module.graph.outputs.iter().flat_map(names_of) {
             let place = || format!("output `{}`", shortened(name));
-            match self.cell_of.get(name).map(|&cell| self.cells[cell].slot) {
+            match self.cell_of.get(name).map(|&cell| self.cells.slot(cell)) {
                 Some(Slot::Value(id)) => outputs.push(id),
                 Some(Slot::Skipped) => {}
+                Some(Slot::Stale) => return Err(self.unsupported(place(), STALE.to_owned())),
                 Some(Slot::Unmade) => return Err(self.unsupported(place(), "only training needs it".to_owned())),
                 None => return Err(self.malformed(place(), "nothing makes it".to_owned())),
             }

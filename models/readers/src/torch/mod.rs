@@ -9,6 +9,7 @@ mod arguments;
 mod call;
 mod import;
 mod inline;
+mod memory;
 mod rules;
 mod schema;
 #[cfg(test)]
