@@ -50,6 +50,7 @@ macro_rules! for_each_target {
             target
             tensor_location
             tflite
+            torchscript
             tpu
             tvm_report
             xgboost

@@ -87,6 +87,7 @@ fn kinds(bench: &Bench) -> Vec<Kind> {
             file("models/readers/tests/torch/small_moves.pt2"),
             "graph --modelsource torch --modelname x.pt2",
         ),
+        kind("x.pt", file("fuzz/seeds/torchscript/steps"), "graph --modelsource torch --modelname x.pt"),
         kind(
             "config.json",
             file("configs/transformers/llama-3.2-1b.json"),

@@ -740,7 +740,7 @@ fn a_partner_that_is_not_built() {
     let arguments = format!("tasks --modelsource torch --modelname {}", script.display());
     check_says(&arguments, "error: cannot use model `");
     let ran = run(bench.opcollect(&arguments)).expect(2);
-    assert!(ran.stderr.contains("it is TorchScript, a program that only PyTorch runs"), "{ran}");
+    assert!(ran.stderr.contains("TorchScript does not state shapes; give those of x, indices with `--shape`"), "{ran}");
     let mut command = bench.opcollect("--modelsource local --modelname mlp --store store");
     command.args(["--target", "bnns, llvm"]);
     check_command(

@@ -33,6 +33,7 @@ pub mod store_files;
 pub mod target;
 pub mod tensor_location;
 pub mod tflite;
+pub mod torchscript;
 pub mod tpu;
 pub mod tvm_report;
 pub mod xgboost;

@@ -228,7 +228,7 @@ impl Archive {
             hasher.update(format!("{name} {} {}\n", range.start, range.end).as_bytes());
         }
         for name in names {
-            hasher.update(&self.bytes(name, u64::MAX)?);
+            hasher.update(&self.store.read(self.entry(name)?.range.clone())?);
         }
         Ok(hasher.finalize().to_hex().to_string())
     }

@@ -98,7 +98,19 @@ impl Cells {
         Ok(())
     }
 
-    /// Marks all cells of the same memory as out of date but those that a write has followed.
+    /// Whether a window shares no element with another one of the same cell that a write has followed.
+    fn is_beside(&self, window: usize, kept: &[usize]) -> bool {
+        let range = |cell: usize| match self.cells[cell].parent {
+            Some((parent, Memory::Range { axis, start, stop, .. })) => Some((parent, axis, start, stop)),
+            _ => None,
+        };
+        let Some((parent, axis, start, stop)) = range(window) else { return false };
+        kept.iter().filter_map(|&cell| range(cell)).any(|(of, along, from, to)| {
+            (of, along) == (parent, axis) && (to <= start || stop <= from)
+        })
+    }
+
+    /// Marks all cells of the same memory as out of date but those that a write has followed or cannot reach.
     fn expire_others(&mut self, kept: &[usize]) {
         let mut root = kept[0];
         while let Some((parent, _)) = self.cells[root].parent {
@@ -106,7 +118,7 @@ impl Cells {
         }
         let mut left = vec![root];
         while let Some(cell) = left.pop() {
-            left.extend(&self.cells[cell].windows);
+            left.extend(self.cells[cell].windows.iter().filter(|&&window| !self.is_beside(window, kept)));
             if !kept.contains(&cell) && matches!(self.cells[cell].slot, Slot::Value(_)) {
                 self.cells[cell].slot = Slot::Stale;
             }

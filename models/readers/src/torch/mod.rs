@@ -1,6 +1,6 @@
-//! Reads archives of `torch.export` (`.pt2`), without PyTorch and without running anything in them.
+//! Reads archives of `torch.export` (`.pt2`) and TorchScript files, without PyTorch and without running anything in them.
 //!
-//! An archive is a zip of raw weights and a JSON of the program, whose nodes are ATen operators with named arguments.
+//! An archive of `torch.export` is a zip of raw weights and a JSON of the program, whose nodes are ATen operators with named arguments.
 //! Each is handed to the rule of its operator, and everything goes through the builder and its shape rules; what the
 //! file states about shapes is compared with them. Weights stay in the archive until they are wanted. Operators that
 //! write to their input are followed to whatever else shares its memory, or refused.
@@ -12,6 +12,7 @@ mod inline;
 mod memory;
 mod rules;
 mod schema;
+mod script;
 #[cfg(test)]
 mod tests;
 mod weights;
@@ -46,7 +47,7 @@ pub fn import(bytes: Bytes, file: &str, options: &Options) -> Result<Imported> {
     from_store(ArchiveBytes::Memory(bytes), file, options)
 }
 
-/// Whether a file is TorchScript: a program of another kind, which only PyTorch itself can run. Nothing of it is run.
+/// Whether a file is TorchScript. Nothing of it is run.
 pub fn is_torchscript(path: &Path) -> bool {
     ArchiveBytes::open(path).is_ok_and(|store| holds_torchscript(&store))
 }
@@ -60,25 +61,17 @@ fn holds_torchscript(store: &ArchiveBytes) -> bool {
 fn from_store(store: ArchiveBytes, file: &str, options: &Options) -> Result<Imported> {
     let malformed =
         |place: &str, reason: String| Error::Malformed { file: file.to_owned(), place: place.to_owned(), reason };
-    if holds_torchscript(&store) {
-        let reason = "it is TorchScript, a program that only PyTorch runs; export the model with `torch.export.save` or \
-                      `torch.onnx.export`, or time it as a whole with `--backend torch`";
-        let place = "as a whole".to_owned();
-        return Err(Error::Unsupported { file: file.to_owned(), place, reason: reason.to_owned() });
-    }
+    let is_script = holds_torchscript(&store);
     let archive = Archive::read(store).map_err(|reason| malformed("as a whole", reason))?;
+    check_byte_order(&archive, file)?;
+    if is_script {
+        return script::import(&archive, file, options);
+    }
     check_version(&archive, file)?;
     archive
         .check_stored()
         .map_err(|reason| malformed("as a whole", format!("{reason}; `torch.export.save` never does that")))?;
     let name = program_name(&archive).map_err(|reason| malformed("as a whole", reason))?.to_owned();
-    if let Some(order) = archive.names().find(|name| *name == "byteorder" || name.ends_with("/byteorder")) {
-        let bytes = archive.bytes(order, 64).map_err(|reason| malformed("as a whole", reason))?;
-        if bytes != "little" {
-            let reason = "its weights are not stored with the lowest byte first".to_owned();
-            return Err(Error::Unsupported { file: file.to_owned(), place: "as a whole".to_owned(), reason });
-        }
-    }
     let text = archive.bytes(&name, MAX_PROGRAM_BYTES).map_err(|reason| malformed("as a whole", reason))?;
     let memory_bytes = json_memory_bytes(&text);
     if memory_bytes > MEMORY_BYTES_FIXED.saturating_add(MEMORY_PER_BYTE.saturating_mul(archive.file_length())) {
@@ -97,6 +90,22 @@ fn from_store(store: ArchiveBytes, file: &str, options: &Options) -> Result<Impo
     let (graph, skipped) = import::import(&program, weights, file, options)?;
     let hash = archive.hash(&[&name]).map_err(|reason| malformed("as a whole", reason))?;
     Ok(Imported { graph, skipped, bytes: archive.file_length(), hash })
+}
+
+/// Refuses archives whose weights are stored with the highest byte first.
+fn check_byte_order(archive: &Archive, file: &str) -> Result<()> {
+    let place = "as a whole".to_owned();
+    let Some(order) = archive.names().find(|name| *name == "byteorder" || name.ends_with("/byteorder")) else {
+        return Ok(());
+    };
+    match archive.bytes(order, 64) {
+        Err(reason) => Err(Error::Malformed { file: file.to_owned(), place, reason }),
+        Ok(bytes) if bytes == "little" => Ok(()),
+        Ok(_) => {
+            let reason = "its weights are not stored with the lowest byte first".to_owned();
+            Err(Error::Unsupported { file: file.to_owned(), place, reason })
+        }
+    }
 }
 
 /// Refuses archives of another version than the known one.

@@ -5,8 +5,13 @@ use std::path::PathBuf;
 use zoo::safetensors;
 
 fn cases(folder: &Path) -> Vec<PathBuf> {
+    cases_of(folder, "pt2")
+}
+
+/// The files of a folder with an extension.
+pub(super) fn cases_of(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
-    let mut cases: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == "pt2")).collect();
+    let mut cases: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|end| end == extension)).collect();
     cases.sort();
     cases
 }
@@ -44,13 +49,18 @@ fn whole_networks_answer_as_torch_does() {
 }
 
 fn check_case(path: &Path) -> Result<(), String> {
+    check_answer(path, &Options::default())
+}
+
+/// Compares what a program answers with the tensors beside it.
+pub(super) fn check_answer(path: &Path, options: &Options) -> Result<(), String> {
     let fail = |why: String| format!("{}: {why}", path.display());
     let chain = |error: Error| {
         let source = std::error::Error::source(&error).map_or(String::new(), |source| format!(": {source}"));
         fail(format!("{error}{source}"))
     };
     let tensors = safetensors::load(&path.with_extension("safetensors")).map_err(chain)?;
-    let graph = load(path, &Options::default()).map_err(chain)?.graph;
+    let graph = load(path, options).map_err(chain)?.graph;
     let tensor = |name: &str| {
         let entry = tensors.get(name).ok_or_else(|| fail(format!("the case has no `{name}`")))?;
         reference::constant(&entry.ty, &entry.data()).map_err(chain)

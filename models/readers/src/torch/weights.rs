@@ -1,14 +1,14 @@
 //! Weights and constants of an archive by their names in the model.
 //!
 //! A tensor is a view of stored elements: an offset and a stride per dimension. Those that are a permutation of a
-//! contiguous tensor become its lazy transposition; others do not occur in saved weights.
+//! contiguous tensor become its lazy transposition, and those that repeat elements their lazy expansion.
 
 use super::schema::{Meta, Payload, Payloads, dtype, integer};
 use crate::archive::Archive;
 use models::graph::Const;
-use models::operators::{Op, Transpose};
+use models::operators::{Expand, Op, Transpose};
 use models::shapes::check_type;
-use models::types::TensorType;
+use models::types::{DType, TensorType};
 use std::collections::BTreeMap;
 
 const MAX_LIST_BYTES: u64 = 64 << 20;
@@ -56,17 +56,111 @@ impl<'a> Weights<'a> {
             return Err("it is pickled, and pickles are never read: they can run code".to_owned());
         }
         let meta = payload.tensor_meta.as_ref().or(stated).ok_or("the file does not state its type")?;
-        let ty = type_of(meta)?;
-        let entry = format!("{folder}{}", payload.path_name);
-        let size = ty.dtype.bytes() * if meta.is_complex() { 2 } else { 1 };
-        let offset = meta.storage_offset.as_ref().and_then(integer).unwrap_or(0);
-        let start = u64::try_from(offset).ok().and_then(|offset| offset.checked_mul(size));
-        let start = start.ok_or_else(|| format!("its elements begin at {offset}"))?;
+        let Some(strides) = meta.strides.iter().map(integer).collect::<Option<Vec<i64>>>() else {
+            return Err("a stride is no number".to_owned());
+        };
+        let tensor = StoredTensor {
+            entry: format!("{folder}{}", payload.path_name),
+            dtype: dtype(meta.dtype)?,
+            is_complex: meta.is_complex(),
+            extents: meta.extents().ok_or("an extent is no number")?,
+            strides,
+            offset: meta.storage_offset.as_ref().and_then(integer).unwrap_or(0),
+        };
+        tensor.contents(self.archive)
+    }
+}
+
+/// A tensor of an archive as its file describes it.
+#[derive(Clone, Debug)]
+pub(super) struct StoredTensor {
+    /// The entry that holds its elements.
+    pub entry: String,
+    pub dtype: DType,
+    pub is_complex: bool,
+    pub extents: Vec<i64>,
+    pub strides: Vec<i64>,
+    /// The place of the first element in the entry.
+    pub offset: i64,
+}
+
+impl Default for StoredTensor {
+    fn default() -> StoredTensor {
+        let (extents, strides) = (Vec::new(), Vec::new());
+        StoredTensor { entry: String::new(), dtype: DType::F32, is_complex: false, extents, strides, offset: 0 }
+    }
+}
+
+impl StoredTensor {
+    /// Returns its type. Complex numbers are pairs of real ones.
+    pub fn ty(&self) -> Result<TensorType, String> {
+        let mut extents = self.extents.clone();
+        if self.is_complex {
+            extents.push(2);
+        }
+        let ty = TensorType::new(self.dtype, &extents);
+        check_type(&ty)?;
+        Ok(ty)
+    }
+
+    /// Returns type and contents, and what is equal for two names of one tensor.
+    pub fn contents(&self, archive: &Archive) -> Result<(TensorType, Const, String), String> {
+        let ty = self.ty()?;
+        let size = ty.dtype.bytes() * if self.is_complex { 2 } else { 1 };
+        let start = u64::try_from(self.offset).ok().and_then(|offset| offset.checked_mul(size));
+        let start = start.ok_or_else(|| format!("its elements begin at {}", self.offset))?;
+        if let Some(packed) = self.without_repetition() {
+            let (packed, data, same) = packed.contents(archive)?;
+            let shape = ty.extents().unwrap_or_default();
+            let data = Const::computed(Op::Expand(Expand { shape }), vec![(packed, data)]);
+            return Ok((ty.clone(), data, format!("{same} as {ty}")));
+        }
         let length = ty.bytes().ok_or_else(|| format!("{ty} has no size"))?;
-        let order = order_of(meta, &ty)?;
-        let data = self.archive.contents(&entry, start, length)?;
-        let same = format!("{entry} {start} {ty} {order:?}");
+        let order = self.order(&ty)?;
+        let data = archive.contents(&self.entry, start, length)?;
+        let same = format!("{} {start} {ty} {order:?}", self.entry);
         Ok((ty.clone(), turned(&ty, &order, data), same))
+    }
+
+    /// Returns the tensor that it repeats, if it steps over a dimension without moving.
+    fn without_repetition(&self) -> Option<StoredTensor> {
+        let is_repeated = |axis: usize| self.extents[axis] > 1 && self.strides.get(axis) == Some(&0);
+        let axes = 0..self.extents.len();
+        if !axes.clone().any(is_repeated) {
+            return None;
+        }
+        let extents = axes.map(|axis| if is_repeated(axis) { 1 } else { self.extents[axis] }).collect();
+        Some(StoredTensor { extents, ..self.clone() })
+    }
+
+    /// Returns the dimensions from the slowest to the fastest in memory.
+    fn order(&self, ty: &TensorType) -> Result<Vec<usize>, String> {
+        let extents = ty.extents().unwrap_or_default();
+        let mut order: Vec<usize> = (0..extents.len()).collect();
+        let mut strides = self.strides.clone();
+        if self.is_complex && strides.len() + 1 == extents.len() {
+            strides.iter_mut().for_each(|stride| *stride = stride.saturating_mul(2));
+            strides.push(1);
+        }
+        if strides.is_empty() || ty.elements() == Some(0) {
+            return Ok(order);
+        }
+        if strides.len() != extents.len() {
+            return Err(format!("{ty} has {} strides", strides.len()));
+        }
+        // The stride of a dimension of extent 1 says nothing.
+        order.sort_by_key(|&axis| (extents[axis] > 1, std::cmp::Reverse(strides[axis])));
+        let mut expected = 1i64;
+        for &axis in order.iter().rev() {
+            if extents[axis] > 1 && strides[axis] != expected {
+                return Err(format!("its strides {strides:?} leave gaps"));
+            }
+            expected = expected.checked_mul(extents[axis].max(1)).ok_or("its strides are too large")?;
+        }
+        // Dimensions of extent 1 may stand anywhere: leave the usual order alone when it is as good.
+        let large = |order: &[usize]| -> Vec<usize> { order.iter().copied().filter(|&axis| extents[axis] > 1).collect() };
+        let usual: Vec<usize> = (0..extents.len()).collect();
+        Ok(if large(&order) == large(&usual) { usual } else { order })
     }
 }
 
@@ -79,38 +173,6 @@ pub(super) fn type_of(meta: &Meta) -> Result<TensorType, String> {
     let ty = TensorType::new(dtype(meta.dtype)?, &extents);
     check_type(&ty)?;
     Ok(ty)
-}
-
-/// The dimensions from the slowest to the fastest in memory.
-fn order_of(meta: &Meta, ty: &TensorType) -> Result<Vec<usize>, String> {
-    let extents = ty.extents().unwrap_or_default();
-    let mut order: Vec<usize> = (0..extents.len()).collect();
-    let Some(mut strides) = meta.strides.iter().map(integer).collect::<Option<Vec<i64>>>() else {
-        return Err("a stride is no number".to_owned());
-    };
-    if meta.is_complex() && strides.len() + 1 == extents.len() {
-        strides.iter_mut().for_each(|stride| *stride = stride.saturating_mul(2));
-        strides.push(1);
-    }
-    if strides.is_empty() || ty.elements() == Some(0) {
-        return Ok(order);
-    }
-    if strides.len() != extents.len() {
-        return Err(format!("{ty} has {} strides", strides.len()));
-    }
-    // The stride of a dimension of extent 1 says nothing.
-    order.sort_by_key(|&axis| (extents[axis] > 1, std::cmp::Reverse(strides[axis])));
-    let mut expected = 1i64;
-    for &axis in order.iter().rev() {
-        if extents[axis] > 1 && strides[axis] != expected {
-            return Err(format!("its strides {strides:?} leave gaps"));
-        }
-        expected = expected.checked_mul(extents[axis].max(1)).ok_or("its strides are too large")?;
-    }
-    // Dimensions of extent 1 may stand anywhere: leave the usual order alone when it is as good.
-    let large = |order: &[usize]| -> Vec<usize> { order.iter().copied().filter(|&axis| extents[axis] > 1).collect() };
-    let usual: Vec<usize> = (0..extents.len()).collect();
-    Ok(if large(&order) == large(&usual) { usual } else { order })
 }
 
 /// Contiguous elements as the tensor whose dimensions they hold in this order.

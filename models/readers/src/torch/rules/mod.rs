@@ -183,6 +183,12 @@ pub(super) fn rule(operator: &str) -> Option<Rule> {
     Some(table::RULES[found].1)
 }
 
+/// The names of all operators with a rule.
+#[cfg(test)]
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    table::RULES.iter().map(|(name, _)| *name)
+}
+
 /// Whether a target has a rule, computes a number, or has a reason of its own to be refused.
 pub(super) fn is_known(target: &str) -> bool {
     let has_rule = |target| {

@@ -30,6 +30,8 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("_adaptive_avg_pool3d", window::adaptive_average_pool),
     ("_batch_norm_no_update", normalise::batch_norm),
     ("_cdist_forward", reduce::distances),
+    ("_convolution", contraction::convolution),
+    ("_convolution_mode", contraction::conv),
     ("_embedding_bag", bags::embedding_bag),
     ("_embedding_bag_forward_only", bags::embedding_bag),
     ("_fused_rms_norm", normalise::rms_norm),

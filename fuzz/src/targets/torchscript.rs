@@ -1,0 +1,18 @@
+//! Reads arbitrary bytes as a TorchScript archive, and as the source and the objects of one; the result is an error or a graph.
+//! Useful seeds are archives without compression, so that mutations reach their content.
+
+use readers::Options;
+use readers::torch::import;
+use std::collections::BTreeMap;
+
+pub fn run(bytes: &[u8]) {
+    let shapes = BTreeMap::from([("0".to_owned(), vec![2, 5, 16]), ("1:i64".to_owned(), vec![5])]);
+    for shapes in [BTreeMap::new(), shapes] {
+        for skip_unsupported in [false, true] {
+            let options = Options { skip_unsupported, shapes: shapes.clone(), ..Options::default() };
+            if let Ok(imported) = import(bytes.to_vec().into(), "fuzz.pt", &options) {
+                let _ = passes::simplify(&imported.graph);
+            }
+        }
+    }
+}

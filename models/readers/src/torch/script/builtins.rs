@@ -1,0 +1,294 @@
+//! Operators on values that are known while a program is followed: numbers, texts, lists, and the shapes and types of tensors.
+
+use super::dtypes;
+use super::heap::{Heap, Value, is_tensor, number};
+use super::interpreter::Interpreter;
+use super::lists;
+use super::numbers::{as_kind, of_numbers};
+use crate::{Outcome, malformed, unsupported};
+use models::types::{DType, TensorType};
+use reference::Tensor;
+use std::rc::Rc;
+
+/// Computes an operator on known values. Nothing is returned for those that belong into the graph.
+pub(super) fn call(
+    interpreter: &mut Interpreter<'_>,
+    name: &str,
+    given: &[Value],
+    keywords: &[(&str, Value)],
+) -> Outcome<Option<Value>> {
+    let name = name.strip_prefix("prim.").unwrap_or(name);
+    if given.contains(&Value::Missing) && !matches!(name, "__is__" | "__isnot__" | "list") {
+        return Ok(None);
+    }
+    if let Some(value) = of_tensor(interpreter, name, given, keywords)? {
+        return Ok(Some(value));
+    }
+    if let Some(value) = of_container(interpreter, name, given)? {
+        return Ok(Some(value));
+    }
+    if given.iter().any(|&value| is_tensor(value)) {
+        return Ok(None);
+    }
+    if let Some(value) = of_text(interpreter, name, given)? {
+        return Ok(Some(value));
+    }
+    of_numbers(&mut interpreter.heap, name, given)
+}
+
+/// Shapes and types of tensors, and tensors of numbers.
+fn of_tensor(
+    interpreter: &mut Interpreter<'_>,
+    name: &str,
+    given: &[Value],
+    keywords: &[(&str, Value)],
+) -> Outcome<Option<Value>> {
+    let (heap, tensors) = (&mut interpreter.heap, &mut interpreter.tensors);
+    let first = given.first().copied().unwrap_or(Value::None);
+    Ok(Some(match (name, given) {
+        ("NumToTensor", [value]) => {
+            let (dtype, number) = typed(*value)?;
+            let id = tensors.emit.scalar(dtype, number)?;
+            tensors.add(id)
+        }
+        ("tensor" | "as_tensor", [value, rest @ ..]) if !is_tensor(*value) => {
+            let asked = keywords.iter().find(|(name, _)| *name == "dtype").map(|(_, value)| *value);
+            let asked = asked.or(rest.first().copied());
+            constant(interpreter, *value, asked)?
+        }
+        _ if !is_tensor(first) => return Ok(None),
+        ("size" | "shape", [x]) => {
+            let extents = tensors.extents(*x, heap)?;
+            heap.list(extents.into_iter().map(Value::Int).collect())?
+        }
+        ("size", [x, Value::Int(axis)]) => {
+            let extents = tensors.extents(*x, heap)?;
+            let axis = tensors.emit.axis(*axis, extents.len())?;
+            Value::Int(extents[axis])
+        }
+        ("dim" | "ndim" | "ndimension", [x]) => Value::Int(tensors.extents(*x, heap)?.len() as i64),
+        ("numel", [x]) => Value::Int(tensors.extents(*x, heap)?.iter().product()),
+        ("len", [x]) => match tensors.extents(*x, heap)?.first() {
+            Some(&extent) => Value::Int(extent),
+            None => return malformed("a number has no length"),
+        },
+        ("dtype", [x]) => Value::Int(dtypes::code_of_dtype(tensors.dtype(*x, heap)?)),
+        ("device", [_]) => Value::Device,
+        ("layout", [_]) => Value::Int(0),
+        ("is_floating_point", [x]) => {
+            Value::Bool(tensors.dtype(*x, heap)?.is_float() && !tensors.is_complex(*x, heap)?)
+        }
+        ("is_complex", [x]) => Value::Bool(tensors.is_complex(*x, heap)?),
+        ("is_contiguous", _) => Value::Bool(true),
+        ("is_cuda" | "is_quantized" | "requires_grad" | "is_sparse" | "is_mkldnn" | "is_meta" | "is_nested" | "is_mps", [_]) => {
+            Value::Bool(false)
+        }
+        ("data" | "requires_grad_", _) => first,
+        ("__is__" | "__isnot__", [_, other]) => Value::Bool((first == *other) == (name == "__is__")),
+        ("int" | "Int" | "IntImplicit" | "float" | "Float" | "FloatImplicit" | "bool" | "Bool" | "item" | "ScalarImplicit", [x]) => {
+            let Some(number) = tensors.number(*x, heap)? else {
+                return unsupported("it makes a number of Python that depends on the data");
+            };
+            let dtype = tensors.dtype(*x, heap)?;
+            as_kind(name, number, dtype)
+        }
+        ("__getitem__", _) => return unsupported("it takes an element of a tensor as of a list"),
+        _ => return Ok(None),
+    }))
+}
+
+/// The element type of a number of Python.
+fn typed(value: Value) -> Outcome<(DType, f64)> {
+    Ok(match value {
+        Value::Int(number) => (DType::I64, number as f64),
+        Value::Float(number) => (DType::F32, number),
+        Value::Bool(flag) => (DType::Bool, f64::from(u8::from(flag))),
+        _ => return malformed("a tensor is made of something that is no number"),
+    })
+}
+
+/// A tensor of nested lists of numbers.
+fn constant(interpreter: &mut Interpreter<'_>, value: Value, asked: Option<Value>) -> Outcome<Value> {
+    let (mut extents, mut numbers, mut dtype) = (Vec::new(), Vec::new(), None);
+    collect(&mut interpreter.heap, value, 0, (&mut extents, &mut numbers, &mut dtype))?;
+    if extents.iter().product::<i64>() != numbers.len() as i64 {
+        return malformed("a tensor is made of lists of different lengths");
+    }
+    let asked = if let Some(Value::Int(code)) = asked { dtypes::dtype_of_code(code) } else { None };
+    let ty = TensorType::new(asked.or(dtype).unwrap_or(DType::F32), &extents);
+    let id = interpreter.tensors.emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?;
+    Ok(interpreter.tensors.add(id))
+}
+
+type Collected<'c> = (&'c mut Vec<i64>, &'c mut Vec<f64>, &'c mut Option<DType>);
+
+fn collect(heap: &mut Heap, value: Value, depth: usize, (extents, numbers, dtype): Collected<'_>) -> Outcome<()> {
+    heap.charge(1)?;
+    let Some(items) = heap.items(value).map(<[Value]>::to_vec) else {
+        let (found, number) = typed(value)?;
+        *dtype = match *dtype {
+            Some(before) if before.is_float() || before == found => Some(before),
+            Some(_) if found.is_float() => Some(found),
+            Some(_) => Some(DType::I64),
+            None => Some(found),
+        };
+        numbers.push(number);
+        return Ok(());
+    };
+    if depth >= 16 {
+        return unsupported("a tensor is made of lists that are nested too deeply");
+    }
+    match extents.get(depth) {
+        None => extents.push(items.len() as i64),
+        Some(&extent) if extent == items.len() as i64 => {}
+        Some(_) => return malformed("a tensor is made of lists of different lengths"),
+    }
+    items.into_iter().try_for_each(|item| collect(heap, item, depth + 1, (extents, numbers, dtype)))
+}
+
+/// Lists, tuples and dictionaries.
+fn of_container(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
+    let heap = &mut interpreter.heap;
+    Ok(Some(match (name, given) {
+        ("range", [..]) => lists::range(heap, given)?,
+        ("__range_length", &[Value::Int(start), Value::Int(end), Value::Int(step)]) => {
+            Value::Int(lists::range_length(start, end, step)?)
+        }
+        ("__derive_index", &[Value::Int(index), Value::Int(start), Value::Int(step)]) => {
+            Value::Int(start.wrapping_add(index.wrapping_mul(step)))
+        }
+        ("len", &[Value::List(at) | Value::Tuple(at)]) => Value::Int(heap.sequences[at].items.len() as i64),
+        ("len", &[Value::Dict(at)]) => Value::Int(heap.dicts[at].len() as i64),
+        ("append" | "extend" | "insert" | "pop" | "clear" | "reverse", [Value::List(at), rest @ ..]) => {
+            return lists::change(heap, name, *at, rest).map(Some);
+        }
+        ("list" | "copy", [Value::List(_) | Value::Tuple(_)]) => {
+            let items = heap.items(given[0]).unwrap_or_default().to_vec();
+            heap.list(items)?
+        }
+        ("add" | "add_", [Value::List(_), Value::List(_)]) => {
+            let items = [heap.items(given[0]).unwrap_or_default(), heap.items(given[1]).unwrap_or_default()].concat();
+            heap.list(items)?
+        }
+        ("mul", &[list @ Value::List(_), Value::Int(count)]) => lists::repeat(heap, list, count)?,
+        ("slice", [list @ (Value::List(_) | Value::Tuple(_)), rest @ ..]) => lists::slice(heap, *list, rest)?,
+        ("__getitem__", &[base, index]) => interpreter.item(base, index)?,
+        ("_set_item" | "__setitem__", [container, key, value]) => {
+            lists::set_item(heap, *container, *key, *value)?;
+            Value::None
+        }
+        ("keys" | "values" | "items", &[Value::Dict(at)]) => {
+            let entries = heap.dicts[at].clone();
+            let mut all = Vec::new();
+            for (key, value) in entries {
+                all.push(match name {
+                    "keys" => key,
+                    "values" => value,
+                    _ => heap.tuple(vec![key, value])?,
+                });
+            }
+            heap.list(all)?
+        }
+        ("__contains__", &[container, key]) => Value::Bool(lists::contains(heap, container, key)?),
+        ("sum" | "max" | "min", &[Value::List(at)]) => lists::of_list(name, &heap.sequences[at].items)?,
+        ("any" | "all", &[Value::List(at)]) => {
+            let mut flags = heap.sequences[at].items.iter().map(|&item| number(item).is_some_and(|number| number != 0.0));
+            Value::Bool(if name == "any" { flags.any(|flag| flag) } else { flags.all(|flag| flag) })
+        }
+        ("eq" | "ne", &[a @ (Value::List(_) | Value::Tuple(_)), b]) => Value::Bool(heap.equal(a, b, 0)? == (name == "eq")),
+        _ => return Ok(None),
+    }))
+}
+
+impl Interpreter<'_> {
+    /// Returns an element of a list, a tuple, a dictionary or a text.
+    pub(super) fn item(&mut self, base: Value, index: Value) -> Outcome<Value> {
+        if base == Value::Missing {
+            return Ok(Value::Missing);
+        }
+        if let Value::Dict(at) = base {
+            return match lists::find(&mut self.heap, at, index)? {
+                Some(place) => Ok(self.heap.dicts[at][place].1),
+                None => malformed("a dictionary has no such key"),
+            };
+        }
+        let (Some(items), Value::Int(index)) = (self.heap.items(base), index) else {
+            return unsupported("it takes an element of something that is no list");
+        };
+        let place = if index < 0 { index + items.len() as i64 } else { index };
+        match usize::try_from(place).ok().and_then(|place| items.get(place)) {
+            Some(&item) => Ok(item),
+            None => malformed(format!("a list of {} elements has no element {index}", items.len())),
+        }
+    }
+}
+
+/// Texts, exceptions and other things that are only said.
+fn of_text(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Outcome<Option<Value>> {
+    let texts: Vec<Option<Rc<str>>> = given.iter().map(|&value| interpreter.heap.text_of(value)).collect();
+    let heap = &mut interpreter.heap;
+    Ok(Some(match (name, given) {
+        ("RaiseException", _) => {
+            let message = texts.first().cloned().flatten().unwrap_or_default();
+            return Err(interpreter.raise(&message));
+        }
+        ("warn" | "set_grad_enabled" | "print" | "Print" | "_assert" | "manual_seed", _) => Value::None,
+        ("is_grad_enabled" | "is_autocast_enabled" | "is_autocast_cpu_enabled" | "is_scripting" | "is_tracing", _) => {
+            Value::Bool(name == "is_scripting")
+        }
+        ("device", _) => Value::Device,
+        ("type", [Value::Device]) => heap.text("cpu")?,
+        ("unchecked_unwrap_optional" | "_unwrap_optional" | "unchecked_cast", [value]) => *value,
+        ("format", [_, rest @ ..]) => {
+            let text = format_text(heap, &texts[0].clone().unwrap_or_default(), rest);
+            heap.text(&text)?
+        }
+        ("str", [value]) => {
+            let text = shown_value(heap, *value);
+            heap.text(&text)?
+        }
+        ("add", [Value::Text(_), Value::Text(_)]) => {
+            let text: String = texts.into_iter().flatten().map(|text| text.to_string()).collect();
+            heap.text(&text)?
+        }
+        ("startswith" | "endswith", [Value::Text(_), Value::Text(_)]) => {
+            let (text, part) = (texts[0].clone().unwrap_or_default(), texts[1].clone().unwrap_or_default());
+            Value::Bool(if name == "startswith" { text.starts_with(&*part) } else { text.ends_with(&*part) })
+        }
+        ("len", [Value::Text(_)]) => Value::Int(texts[0].as_ref().map_or(0, |text| text.chars().count()) as i64),
+        _ => return Ok(None),
+    }))
+}
+
+/// Puts values in the place of `{}`.
+fn format_text(heap: &Heap, text: &str, values: &[Value]) -> String {
+    let mut parts = text.split("{}");
+    let mut made = parts.next().unwrap_or_default().to_owned();
+    let mut values = values.iter();
+    for part in parts {
+        made.push_str(&values.next().map_or_else(String::new, |value| shown_value(heap, *value)));
+        made.push_str(part);
+    }
+    made
+}
+
+/// A value for a message, without the elements of nested lists.
+fn shown_value(heap: &Heap, value: Value) -> String {
+    match value {
+        Value::None => "None".to_owned(),
+        Value::Bool(flag) => if flag { "True" } else { "False" }.to_owned(),
+        Value::Int(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Text(at) => heap.texts[at].to_string(),
+        Value::List(_) | Value::Tuple(_) => {
+            let items = heap.items(value).unwrap_or_default();
+            let shown = items.iter().take(16).map(|item| match item {
+                Value::Int(number) => number.to_string(),
+                _ => "…".to_owned(),
+            });
+            format!("[{}]", shown.collect::<Vec<_>>().join(", "))
+        }
+        _ => "…".to_owned(),
+    }
+}
+

@@ -1,0 +1,215 @@
+//! Values of a program that is being read. Containers lie in lists and are named by their places, so values are copied freely,
+//! share their containers as in Python, and cannot nest so deeply that freeing them overflows the stack.
+
+use crate::torch::weights::StoredTensor;
+use crate::{Outcome, unsupported};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+/// Memory that values of a small file may take, in units of 16 bytes.
+const MAX_UNITS: u64 = 8 << 20;
+/// Names of modules within modules.
+const MAX_PATH_BYTES: usize = 256;
+/// Containers within containers that are followed.
+pub(super) const MAX_NESTING: usize = 32;
+
+/// A value. Places of containers and texts are those in their [`Heap`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Value {
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(usize),
+    /// A tensor by its memory.
+    Tensor(usize),
+    /// A tensor of the file that was not used yet.
+    Stored(usize),
+    List(usize),
+    Tuple(usize),
+    Dict(usize),
+    Object(usize),
+    /// A function or a class by its full name.
+    Path(usize),
+    Device,
+    /// The result of an operator that was left out, or what follows from it.
+    Missing,
+}
+
+/// Elements of a list or a tuple.
+pub(super) struct Sequence {
+    pub items: Vec<Value>,
+    /// The class of a tuple whose elements have names.
+    pub class: Option<Rc<str>>,
+}
+
+/// An instance of a class.
+pub(super) struct Object {
+    pub class: Rc<str>,
+    pub attributes: BTreeMap<Rc<str>, Value>,
+    /// The place within the model, such as `layer1.0.conv1`.
+    pub path: Rc<str>,
+}
+
+/// A tensor of the file, and its name within the model.
+#[derive(Clone, Debug, Default)]
+pub(super) struct NamedTensor {
+    pub tensor: StoredTensor,
+    pub name: Rc<str>,
+}
+
+/// All containers of a program.
+pub(super) struct Heap {
+    pub texts: Vec<Rc<str>>,
+    pub sequences: Vec<Sequence>,
+    pub dicts: Vec<Vec<(Value, Value)>>,
+    pub objects: Vec<Object>,
+    pub stored: Vec<NamedTensor>,
+    units: u64,
+}
+
+impl Heap {
+    /// Creates a heap that may grow with the size of the file.
+    pub fn new(file_bytes: u64) -> Heap {
+        Heap {
+            texts: Vec::new(),
+            sequences: Vec::new(),
+            dicts: Vec::new(),
+            objects: Vec::new(),
+            stored: Vec::new(),
+            units: MAX_UNITS.saturating_add(file_bytes),
+        }
+    }
+
+    /// Takes some units of 16 bytes from what is left.
+    pub fn charge(&mut self, units: usize) -> Outcome<()> {
+        match self.units.checked_sub(units as u64) {
+            Some(left) => {
+                self.units = left;
+                Ok(())
+            }
+            None => unsupported("its lists and texts take too much memory"),
+        }
+    }
+
+    pub fn text(&mut self, text: &str) -> Outcome<Value> {
+        self.charge(4 + text.len() / 16)?;
+        self.texts.push(text.into());
+        Ok(Value::Text(self.texts.len() - 1))
+    }
+
+    pub fn path(&mut self, path: &str) -> Outcome<Value> {
+        self.text(path)?;
+        Ok(Value::Path(self.texts.len() - 1))
+    }
+
+    fn sequence(&mut self, items: Vec<Value>, class: Option<Rc<str>>) -> Outcome<usize> {
+        self.charge(4 + items.len())?;
+        self.sequences.push(Sequence { items, class });
+        Ok(self.sequences.len() - 1)
+    }
+
+    pub fn list(&mut self, items: Vec<Value>) -> Outcome<Value> {
+        Ok(Value::List(self.sequence(items, None)?))
+    }
+
+    pub fn tuple(&mut self, items: Vec<Value>) -> Outcome<Value> {
+        Ok(Value::Tuple(self.sequence(items, None)?))
+    }
+
+    pub fn named_tuple(&mut self, items: Vec<Value>, class: Rc<str>) -> Outcome<Value> {
+        Ok(Value::Tuple(self.sequence(items, Some(class))?))
+    }
+
+    pub fn dict(&mut self, entries: Vec<(Value, Value)>) -> Outcome<Value> {
+        self.charge(4 + 2 * entries.len())?;
+        self.dicts.push(entries);
+        Ok(Value::Dict(self.dicts.len() - 1))
+    }
+
+    pub fn object(&mut self, class: Rc<str>) -> Outcome<Value> {
+        self.charge(8)?;
+        self.objects.push(Object { class, attributes: BTreeMap::new(), path: "".into() });
+        Ok(Value::Object(self.objects.len() - 1))
+    }
+
+    /// Gives objects and tensors the names of the attributes that lead to them.
+    pub fn name_parts(&mut self, root: usize) {
+        let mut left: Vec<(Value, Rc<str>)> = vec![(Value::Object(root), "".into())];
+        let mut seen = BTreeSet::new();
+        while let Some((value, path)) = left.pop() {
+            match value {
+                Value::Stored(at) if self.stored[at].name.is_empty() => self.stored[at].name = path,
+                Value::Object(at) if seen.insert(at) => {
+                    let attributes = self.objects[at].attributes.iter();
+                    // Paths of hostile files grow with each step.
+                    let name = |name: &str| match path.is_empty() || path.len() > MAX_PATH_BYTES {
+                        true => name.into(),
+                        false => format!("{path}.{name}").into(),
+                    };
+                    left.extend(attributes.map(|(attribute, value)| (*value, name(attribute))));
+                    self.objects[at].path = path;
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Returns the elements of a list or a tuple.
+    pub fn items(&self, value: Value) -> Option<&[Value]> {
+        match value {
+            Value::List(at) | Value::Tuple(at) => Some(&self.sequences[at].items),
+            _ => None,
+        }
+    }
+
+    /// Returns the text of a value.
+    pub fn text_of(&self, value: Value) -> Option<Rc<str>> {
+        match value {
+            Value::Text(at) => Some(Rc::clone(&self.texts[at])),
+            _ => None,
+        }
+    }
+
+    /// Compares values by their contents. Tensors are equal if they are the same one.
+    pub fn equal(&mut self, a: Value, b: Value, nesting: usize) -> Outcome<bool> {
+        self.charge(1)?;
+        if nesting > MAX_NESTING {
+            return unsupported(format!("it compares containers that are nested deeper than {MAX_NESTING}"));
+        }
+        Ok(match (a, b) {
+            (Value::Text(a), Value::Text(b)) => self.texts[a] == self.texts[b],
+            (Value::List(x), Value::List(y)) | (Value::Tuple(x), Value::Tuple(y)) if x != y => {
+                if self.sequences[x].items.len() != self.sequences[y].items.len() {
+                    return Ok(false);
+                }
+                for index in 0..self.sequences[x].items.len() {
+                    let (a, b) = (self.sequences[x].items[index], self.sequences[y].items[index]);
+                    if !self.equal(a, b, nesting + 1)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            (a, b) => match (number(a), number(b)) {
+                (Some(a), Some(b)) => a == b,
+                _ => a == b,
+            },
+        })
+    }
+}
+
+/// Whether a value is a tensor.
+pub(super) fn is_tensor(value: Value) -> bool {
+    matches!(value, Value::Tensor(_) | Value::Stored(_))
+}
+
+/// Returns a number or a flag as a number.
+pub(super) fn number(value: Value) -> Option<f64> {
+    match value {
+        Value::Bool(flag) => Some(f64::from(u8::from(flag))),
+        Value::Int(number) => Some(number as f64),
+        Value::Float(number) => Some(number),
+        _ => None,
+    }
+}

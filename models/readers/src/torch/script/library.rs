@@ -1,0 +1,85 @@
+//! The source files of a TorchScript archive, and the classes and functions in them by their full names.
+
+use super::parser::parse;
+use super::syntax::{Class, Function, Source};
+use crate::archive::Archive;
+use crate::{Outcome, malformed};
+use std::collections::BTreeMap;
+use std::io::Read;
+
+/// Source of a small file.
+const MAX_SOURCE_BYTES: u64 = 2 << 20;
+
+/// The texts of all source files by their modules.
+pub(super) struct Texts(BTreeMap<String, String>);
+
+impl Texts {
+    /// Reads all source files. Together they may be as long as the archive, and longer by a fixed size.
+    pub fn read(archive: &Archive, top: &str) -> Result<Texts, String> {
+        let folder = format!("{top}code/");
+        let mut left = MAX_SOURCE_BYTES + archive.file_length();
+        let mut texts = BTreeMap::new();
+        for name in archive.names() {
+            let Some(module) = name.strip_prefix(&folder).and_then(|name| name.strip_suffix(".py")) else { continue };
+            let bytes = entry(archive, name, left)?;
+            left -= bytes.len() as u64;
+            let text = String::from_utf8(bytes).map_err(|_| format!("`{}` is no text", crate::shown(name)))?;
+            texts.insert(module.replace('/', "."), text);
+        }
+        Ok(Texts(texts))
+    }
+}
+
+/// Returns the bytes of an entry, stored or deflated, of bounded size.
+pub(super) fn entry(archive: &Archive, name: &str, most: u64) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let unreadable = |error: std::io::Error| format!("`{}` cannot be read: {error}", crate::shown(name));
+    archive.stream(name)?.take(most + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    match bytes.len() as u64 > most {
+        true => Err(format!("`{}` has more than {most} bytes", crate::shown(name))),
+        false => Ok(bytes),
+    }
+}
+
+/// Parsed source files by their modules.
+pub(super) struct Library<'a> {
+    sources: BTreeMap<&'a str, Result<Source<'a>, String>>,
+}
+
+/// A class or a function.
+pub(super) enum Definition<'a, 'l> {
+    Class(&'l Class<'a>),
+    Function(&'l Function<'a>),
+}
+
+impl<'a> Library<'a> {
+    pub fn parse(texts: &'a Texts) -> Library<'a> {
+        let sources = texts.0.iter().map(|(module, text)| (module.as_str(), parse(text)));
+        Library { sources: sources.collect() }
+    }
+
+    /// Finds a definition by its full name, such as `__torch__.torch.nn.functional.relu`.
+    pub fn find<'l>(&'l self, path: &str) -> Outcome<Definition<'a, 'l>> {
+        let (module, name) = path.rsplit_once('.').unwrap_or(("", path));
+        let source = match self.sources.get(module) {
+            Some(Ok(source)) => source,
+            Some(Err(reason)) => return malformed(format!("source of `{}`: {reason}", crate::shown(module))),
+            None => return malformed(format!("there is no source of `{}`", crate::shown(path))),
+        };
+        if let Some(class) = source.classes.iter().find(|class| class.name == name) {
+            return Ok(Definition::Class(class));
+        }
+        match source.functions.iter().find(|function| function.name == name) {
+            Some(function) => Ok(Definition::Function(function)),
+            None => malformed(format!("there is no `{}`", crate::shown(path))),
+        }
+    }
+
+    /// Finds a class by its full name.
+    pub fn class<'l>(&'l self, path: &str) -> Outcome<&'l Class<'a>> {
+        match self.find(path)? {
+            Definition::Class(class) => Ok(class),
+            Definition::Function(_) => malformed(format!("`{}` is no class", crate::shown(path))),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Names and types of the arguments of ATen operators. TorchScript gives arguments by their places; rules take them by name.
+//!
+//! `signatures.txt` has a line for each overload: the operator, then its arguments in order. An argument is a name, a type, and
+//! `=` if it may be left out; those after a lone `*` are given by name. The types are a tensor `T`, a number `N`, an integer `I`,
+//! a float `F`, a flag `B`, a text `S`, a device `D`, a generator `G`, lists of tensors `T*`, of tensors or nothing `O*`, of
+//! integers `I*` and of floats `F*`; for `I+` and `F+` one number stands for as many as are needed; `?` allows `None`. At the end
+//! stands `->*` if the result is a list, and `->2` for two results.
+
+use super::heap::{Heap, Value, is_tensor, number};
+use crate::torch::call::Argument;
+
+const SIGNATURES: &str = include_str!("signatures.txt");
+
+/// An argument of an operator.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Formal {
+    pub name: &'static str,
+    ty: &'static str,
+    is_optional: bool,
+    is_named: bool,
+}
+
+/// Results of an operator.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Returns {
+    Tensor,
+    Tuple(usize),
+    List,
+}
+
+/// One overload.
+#[derive(Debug)]
+pub(super) struct Signature {
+    formals: Vec<Formal>,
+    pub returns: Returns,
+}
+
+/// Arguments of a call with the overload that takes them.
+pub(super) struct Assigned<'s> {
+    pub signature: &'s Signature,
+    pub arguments: Vec<(&'s Formal, Value)>,
+}
+
+/// Returns the overloads of an operator, those to try first first.
+pub(super) fn signatures(operator: &str) -> Vec<Signature> {
+    let of_operator = |line: &&'static str| line.split(' ').next() == Some(operator);
+    SIGNATURES.lines().filter(of_operator).map(parse).collect()
+}
+
+fn parse(line: &'static str) -> Signature {
+    let mut is_named = false;
+    let (mut formals, mut returns) = (Vec::new(), Returns::Tensor);
+    for word in line.split(' ').skip(1) {
+        if let Some(count) = word.strip_prefix("->") {
+            returns = count.parse().map_or(Returns::List, Returns::Tuple);
+            continue;
+        }
+        let Some((name, ty)) = word.split_once(':') else {
+            is_named = true;
+            continue;
+        };
+        formals.push(Formal { name, ty: ty.trim_end_matches('='), is_optional: ty.ends_with('='), is_named });
+    }
+    Signature { formals, returns }
+}
+
+/// Assigns the arguments of a call to the first overload that they fit.
+pub(super) fn assign<'s>(
+    signatures: &'s [Signature],
+    given: &[Value],
+    keywords: &[(&str, Value)],
+    heap: &Heap,
+) -> Option<Assigned<'s>> {
+    signatures.iter().find_map(|signature| assign_to(signature, given, keywords, heap))
+}
+
+fn assign_to<'s>(
+    signature: &'s Signature,
+    given: &[Value],
+    keywords: &[(&str, Value)],
+    heap: &Heap,
+) -> Option<Assigned<'s>> {
+    let formals = &signature.formals;
+    let by_place = formals.iter().filter(|formal| !formal.is_named).count();
+    if given.len() > by_place {
+        return None;
+    }
+    let mut assigned: Vec<(&Formal, Value)> = formals.iter().zip(given.iter().copied()).collect();
+    for &(name, value) in keywords {
+        let formal = formals[given.len()..].iter().find(|formal| formal.name == name)?;
+        assigned.push((formal, value));
+    }
+    let is_missing = |formal: &Formal| {
+        !formal.is_optional && !assigned.iter().any(|(assigned, _)| assigned.name == formal.name)
+    };
+    let all_fit = assigned.iter().all(|(formal, value)| fits(formal.ty, *value, heap));
+    (all_fit && !formals.iter().any(is_missing)).then_some(Assigned { signature, arguments: assigned })
+}
+
+/// Whether a value can be an argument of a type.
+fn fits(ty: &str, value: Value, heap: &Heap) -> bool {
+    if value == Value::Missing {
+        return true;
+    }
+    let (ty, is_optional) = match ty.strip_suffix('?') {
+        Some(ty) => (ty, true),
+        None => (ty, false),
+    };
+    if value == Value::None {
+        return is_optional || matches!(ty, "D" | "G");
+    }
+    if let Some(list) = ty.strip_suffix(['*', '+']) {
+        return match heap.items(value) {
+            Some(items) => items.iter().all(|&item| match list {
+                "O" => item == Value::None || fits("T", item, heap),
+                list => fits(list, item, heap),
+            }),
+            None => ty.ends_with('+') && fits(list, value, heap),
+        };
+    }
+    match ty {
+        "T" => is_tensor(value),
+        "N" => matches!(value, Value::Int(_) | Value::Float(_) | Value::Bool(_)),
+        "I" => matches!(value, Value::Int(_)),
+        "F" => matches!(value, Value::Float(_) | Value::Int(_)),
+        "B" => matches!(value, Value::Bool(_)),
+        "S" => matches!(value, Value::Text(_)),
+        _ => value == Value::Device,
+    }
+}
+
+/// Converts a value to an argument of a rule; its tensors are known by `tensor`.
+pub(super) fn argument<E>(
+    formal: &Formal,
+    value: Value,
+    heap: &Heap,
+    tensor: &mut impl FnMut(Value) -> Result<models::ValueId, E>,
+) -> Result<Argument, E> {
+    Ok(match value {
+        // What results say by themselves.
+        _ if matches!(formal.name, "dtype" | "out_dtype" | "layout" | "device" | "memory_format") => Argument::Ignored,
+        Value::Int(number) => Argument::Int(number),
+        Value::Float(number) => Argument::Float(number),
+        Value::Bool(flag) => Argument::Bool(flag),
+        Value::Text(at) => Argument::Text(heap.texts[at].to_string()),
+        value if is_tensor(value) => Argument::Tensor(tensor(value)?),
+        Value::List(_) | Value::Tuple(_) => {
+            let items = heap.items(value).unwrap_or_default();
+            match formal.ty.trim_end_matches(['?', '*', '+']) {
+                "I" => Argument::Ints(items.iter().map(|&item| integer(item)).collect()),
+                "F" => Argument::Floats(items.iter().filter_map(|&item| number(item)).collect()),
+                _ => {
+                    let each = items.iter().map(|&item| match item {
+                        Value::None => Ok(None),
+                        item => tensor(item).map(Some),
+                    });
+                    Argument::Tensors(each.collect::<Result<_, E>>()?)
+                }
+            }
+        }
+        _ => Argument::None,
+    })
+}
+
+fn integer(value: Value) -> i64 {
+    if let Value::Int(number) = value { number } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::torch::rules;
+
+    #[test]
+    fn every_rule_has_a_signature() {
+        let missing: Vec<&str> =
+            rules::names().filter(|name| !name.starts_with("transformers.") && signatures(name).is_empty()).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn arguments_choose_the_overload() {
+        let mut heap = Heap::new(0);
+        let axes = heap.list(vec![Value::Int(1)]).unwrap();
+        let names = |given: &[Value], keywords: &[(&str, Value)], heap: &Heap| -> Vec<&str> {
+            let all = signatures("sum");
+            assign(&all, given, keywords, heap).unwrap().arguments.iter().map(|(formal, _)| formal.name).collect()
+        };
+        let x = Value::Tensor(0);
+        assert_eq!(names(&[x], &[("dtype", Value::None)], &heap), ["self", "dtype"]);
+        assert_eq!(names(&[x, axes, Value::Bool(true)], &[], &heap), ["self", "dim", "keepdim"]);
+        let all = signatures("add");
+        let added = assign(&all, &[x, Value::Float(1.0), Value::Int(1)], &[], &heap);
+        let names: Vec<&str> = added.unwrap().arguments.iter().map(|(formal, _)| formal.name).collect();
+        assert_eq!(names, ["self", "other", "alpha"]);
+        assert!(assign(&all, &[x, axes], &[], &heap).is_none());
+    }
+}

@@ -1,0 +1,101 @@
+//! The syntax tree of TorchScript's source, a small part of Python. Types are parsed as expressions.
+
+/// An expression. Names and texts are slices of the source.
+#[derive(Debug)]
+pub(super) enum Expr<'a> {
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+    Name(&'a str),
+    Attribute(Box<Expr<'a>>, &'a str),
+    Index(Box<Expr<'a>>, Box<Expr<'a>>),
+    Call(Box<Call<'a>>),
+    List(Vec<Expr<'a>>),
+    Tuple(Vec<Expr<'a>>),
+    Dict(Vec<(Expr<'a>, Expr<'a>)>),
+}
+
+/// A call with positional and named arguments.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub callee: Expr<'a>,
+    pub arguments: Vec<Expr<'a>>,
+    pub keywords: Vec<(&'a str, Expr<'a>)>,
+}
+
+/// A statement with its line, counted from 1.
+#[derive(Debug)]
+pub(super) struct Statement<'a> {
+    pub line: u32,
+    pub kind: StatementKind<'a>,
+}
+
+#[derive(Debug)]
+pub(super) enum StatementKind<'a> {
+    /// Several targets take the elements of the value apart.
+    Assign {
+        targets: Vec<Expr<'a>>,
+        is_unpacked: bool,
+        value: Expr<'a>,
+    },
+    Expr(Expr<'a>),
+    If {
+        condition: Expr<'a>,
+        then: Vec<Statement<'a>>,
+        otherwise: Vec<Statement<'a>>,
+    },
+    While {
+        condition: Expr<'a>,
+        body: Vec<Statement<'a>>,
+    },
+    For {
+        target: Expr<'a>,
+        items: Expr<'a>,
+        body: Vec<Statement<'a>>,
+    },
+    With {
+        value: Expr<'a>,
+        target: Option<&'a str>,
+        body: Vec<Statement<'a>>,
+    },
+    Return(Expr<'a>),
+    Pass,
+    Break,
+    Continue,
+}
+
+/// A function or a method.
+#[derive(Debug)]
+pub(super) struct Function<'a> {
+    pub name: &'a str,
+    pub parameters: Vec<Parameter<'a>>,
+    pub body: Vec<Statement<'a>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Parameter<'a> {
+    pub name: &'a str,
+    pub ty: Option<Expr<'a>>,
+    pub default: Option<Expr<'a>>,
+}
+
+/// A class: a module, or a tuple whose elements have names.
+#[derive(Debug)]
+pub(super) struct Class<'a> {
+    pub name: &'a str,
+    pub base: &'a str,
+    /// Names of attributes in the order of their declarations.
+    pub fields: Vec<&'a str>,
+    /// Attributes whose value stands in the source.
+    pub constants: Vec<(&'a str, Expr<'a>)>,
+    pub methods: Vec<Function<'a>>,
+}
+
+/// A source file.
+#[derive(Debug, Default)]
+pub(super) struct Source<'a> {
+    pub classes: Vec<Class<'a>>,
+    pub functions: Vec<Function<'a>>,
+}

@@ -1,0 +1,175 @@
+//! TorchScript files that are read, and those that are refused.
+
+use crate::Options;
+use crate::torch::tests::{cases_of, check_answer};
+use crate::torch::{import, load};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use zoo::safetensors;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torchscript")
+}
+
+/// Shapes of the inputs, which scripted files do not state.
+fn options(path: &Path) -> Options {
+    let tensors = safetensors::load(&path.with_extension("safetensors")).unwrap();
+    let inputs = tensors.iter().filter(|(name, _)| !name.starts_with("output."));
+    let shapes = inputs.map(|(name, entry)| (format!("{name}:{}", entry.ty.dtype.name()), entry.ty.extents().unwrap()));
+    Options { shapes: shapes.collect(), ..Options::default() }
+}
+
+/// What torch made of the same tensors; see `scripts/torchscript_cases.py`.
+#[test]
+fn programs_answer_as_torch_does() {
+    let cases = cases_of(&folder(), "pt");
+    assert_eq!(cases.len(), 19);
+    let failures: Vec<String> =
+        cases.iter().filter_map(|path| check_answer(path, &options(path)).err()).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// Whole networks, where `scripts/models-in-the-wild` has written them.
+#[test]
+#[allow(clippy::print_stderr)]
+fn whole_networks_answer_as_torch_does() {
+    let Some(folder) = std::env::var_os("OPCOLLECT_TORCHSCRIPT_CASES") else {
+        eprintln!("skipped: OPCOLLECT_TORCHSCRIPT_CASES names no folder with cases");
+        return;
+    };
+    let cases = cases_of(Path::new(&folder), "pt");
+    let failures: Vec<String> =
+        cases.iter().filter_map(|path| check_answer(path, &options(path)).err()).collect();
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+/// An archive of a module without tensors, whose source is given.
+fn archive(source: &str) -> Vec<u8> {
+    let objects = b"\x80\x02c__torch__\nM\n)\x81}X\x08\0\0\0training\x89sb.";
+    let entries: [(&str, &[u8]); 3] =
+        [("m/data.pkl", objects), ("m/constants.pkl", b"\x80\x02)."), ("m/code/__torch__.py", source.as_bytes())];
+    let (mut bytes, mut directory) = (Vec::new(), Vec::new());
+    for (name, data) in entries {
+        let place = bytes.len() as u32;
+        let mut crc = flate2::Crc::new();
+        crc.update(data);
+        let mut header = vec![0; 8];
+        header.extend(crc.sum().to_le_bytes());
+        header.extend([data.len() as u32; 2].iter().flat_map(|size| size.to_le_bytes()));
+        header.extend((name.len() as u16).to_le_bytes());
+        header.extend([0, 0]);
+        bytes.write_all(b"PK\x03\x04\x14\0").unwrap();
+        bytes.extend(&header);
+        bytes.extend(name.as_bytes());
+        bytes.extend(data);
+        directory.extend(b"PK\x01\x02\x14\0\x14\0");
+        directory.extend(&header);
+        directory.extend([0; 10]);
+        directory.extend(place.to_le_bytes());
+        directory.extend(name.as_bytes());
+    }
+    let (start, length) = (bytes.len() as u32, directory.len() as u32);
+    bytes.extend(directory);
+    bytes.extend(b"PK\x05\x06\0\0\0\0\x03\0\x03\0");
+    bytes.extend(length.to_le_bytes());
+    bytes.extend(start.to_le_bytes());
+    bytes.extend([0, 0]);
+    bytes
+}
+
+/// A module whose method `forward` has this body, indented by four spaces.
+fn module(body: &str) -> Vec<u8> {
+    archive(&format!("class M(Module):\n  training : bool\n  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n{body}\n"))
+}
+
+fn shaped(shapes: &[(&str, &[i64])]) -> Options {
+    let shapes = shapes.iter().map(|(name, extents)| ((*name).to_owned(), extents.to_vec()));
+    Options { shapes: shapes.collect(), ..Options::default() }
+}
+
+#[track_caller]
+fn check_refused(bytes: Vec<u8>, says: &str) {
+    let error = import(bytes.into(), "x.pt", &shaped(&[("x", &[2, 3])])).unwrap_err().to_string();
+    assert!(error.contains(says), "{error}");
+}
+
+#[test]
+fn known_values_decide_what_is_read() {
+    let body = "    n = torch.size(x, 0)
+    sizes = annotate(List[int], [])
+    for i in range(torch.add(n, 2)):
+      _0 = torch.append(sizes, torch.mul(i, i))
+    training = self.training
+    if training:
+      ops.prim.RaiseException(\"never\", \"builtins.ValueError\")
+      y = x
+    else:
+      y = torch.mul(x, torch.__getitem__(sizes, 3))
+    return torch.relu_(y)";
+    let graph = import(module(body).into(), "x.pt", &shaped(&[("x", &[2, 3])])).unwrap().graph;
+    assert_eq!(graph.nodes.len(), 2);
+    assert_eq!(graph.value(graph.inputs[0]).unwrap().name, "x");
+}
+
+#[test]
+fn inputs_are_given_their_shapes() {
+    let sound = module("    return torch.relu(x)");
+    let error = |options: &Options| import(sound.clone().into(), "x.pt", options).unwrap_err().to_string();
+    let without = error(&Options::default());
+    assert!(without.contains("TorchScript does not state shapes; give those of x with `--shape`"), "{without}");
+    let other = error(&shaped(&[("x", &[1]), ("y", &[1])]));
+    assert!(other.contains("input `y`: there is no such input; the inputs are x"), "{other}");
+    let odd = error(&shaped(&[("x:f8", &[1])]));
+    assert!(odd.contains("`f8` is no element type"), "{odd}");
+    let by_place = import(sound.into(), "x.pt", &shaped(&[("0:i64", &[4])])).unwrap().graph;
+    assert_eq!(by_place.value(by_place.inputs[0]).unwrap().ty.to_string(), "i64[4]");
+}
+
+#[test]
+fn a_traced_file_has_the_shapes_it_was_traced_with() {
+    let imported = load(&folder().join("attention.pt"), &Options::default()).unwrap();
+    let ty = |index: usize| imported.graph.value(imported.graph.inputs[index]).unwrap().ty.to_string();
+    assert_eq!(ty(0), "f32[2,5,16]");
+}
+
+#[test]
+fn programs_that_cannot_be_followed_name_the_place() {
+    check_refused(module("    return torch.foo(x)"), "node `` (`aten.foo`): not supported: this version has no rule");
+    check_refused(module("    y = torch.nonzero(x)\n    return y"), "node `y` (`aten.nonzero`)");
+    check_refused(
+        module("    if bool(torch.sum(x)):\n      y = x\n    else:\n      y = torch.neg(x)\n    return y"),
+        "it makes a number of Python that depends on the data",
+    );
+    check_refused(module("    y = z\n    return y"), "function `forward`, line 5: `z` has no value");
+    check_refused(module("    ops.prim.RaiseException(\"too small\")\n    return x"), "refuses its inputs: too small");
+    check_refused(module("    return lambda x"), "source of `__torch__`: line 5");
+    check_refused(module("    while True:\n      pass\n    return x"), "it takes more than");
+    check_refused(module("    for i in range(99999999999):\n      pass\n    return x"), "turns of a loop are too many");
+    check_refused(module("    return (self).forward(x, )"), "its calls are nested deeper than");
+    let deep = format!("    return {}x{}", "(".repeat(500), ")".repeat(500));
+    check_refused(module(&deep), "expressions are nested deeper than");
+    check_refused(module("    l = [1, 2, 3, 4]\n    while True:\n      _ = torch.extend(l, l)\n    return x"), "too much memory");
+    let wide = "    a = [x]\n    while True:\n      a = [a, a]\n    return a";
+    check_refused(module(wide), "too much memory");
+}
+
+#[test]
+fn what_has_no_rule_can_be_left_out() {
+    let options = Options { skip_unsupported: true, ..shaped(&[("x", &[2, 3])]) };
+    let body = "    y = torch.foo(torch.relu(x))\n    return (torch.neg(y), torch.sigmoid(x))";
+    let imported = import(module(body).into(), "x.pt", &options).unwrap();
+    let skipped: Vec<&str> = imported.skipped.iter().map(|skipped| skipped.operator.as_str()).collect();
+    assert_eq!(skipped, ["aten.foo", "aten.neg"]);
+    assert_eq!(imported.graph.outputs.len(), 2, "the result that is left, and what the missing operator reads");
+}
+
+#[test]
+fn a_write_changes_the_tensor_that_a_slice_is_cut_from() {
+    let body = "    y = torch.clone(x)\n    _0 = torch.zero_(torch.select(y, 0, 1))\n    return y";
+    let graph = import(module(body).into(), "x.pt", &shaped(&[("x", &[2, 3])])).unwrap().graph;
+    let x = reference::Tensor::from_numbers(models::TensorType::f32(&[2, 3]), &[1.0; 6]).unwrap();
+    let answers = reference::evaluate_graph(&graph, &[x]).unwrap();
+    assert_eq!(answers[0].numbers(), [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
+    let stale = "    y = torch.clone(x)\n    z = torch.view(y, [6])\n    _0 = torch.zero_(torch.select(y, 0, 1))\n    return z";
+    check_refused(module(stale), "its memory was written to under another name");
+}
