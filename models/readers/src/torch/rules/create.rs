@@ -87,8 +87,9 @@ pub(super) fn fill(call: &mut Call<'_, '_>) -> Outputs {
 }
 
 pub(super) fn copy_into(call: &mut Call<'_, '_>) -> Outputs {
-    let (x, source) = (call.tensor("self")?, call.tensor("src")?);
+    let x = call.tensor("self")?;
     let (dtype, extents) = (call.emit.dtype(x)?, call.emit.extents(x)?);
+    let source = call.operand(if call.arguments.contains_key("other") { "other" } else { "src" }, dtype)?;
     own(broadcast_to(call, source, dtype, &extents)?)
 }
 

@@ -5,6 +5,7 @@ mod blocks;
 pub(super) mod complex;
 mod contraction;
 mod create;
+mod encoder;
 mod index;
 mod layout;
 mod movement;

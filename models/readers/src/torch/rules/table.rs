@@ -1,7 +1,7 @@
 //! The table of ATen operators and their rules.
 
 use super::{
-    Rule, bags, blocks, contraction, create, index, layout, movement, normalise, pointwise, recurrent, reduce, sample,
+    Rule, bags, blocks, contraction, create, encoder, index, layout, movement, normalise, pointwise, recurrent, reduce, sample,
     window,
 };
 use models::operators::{BinaryOp, Border, CompareOp, ReduceOp, ScatterOp, UnaryOp};
@@ -42,6 +42,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("_native_batch_norm_legit", normalise::batch_norm),
     ("_native_batch_norm_legit_functional", normalise::batch_norm),
     ("_native_batch_norm_legit_no_training", normalise::batch_norm),
+    ("_native_multi_head_attention", encoder::attention),
     ("_neg_view", unary!(UnaryOp::Neg)),
     ("_reshape_alias", movement::view_as),
     ("_reshape_copy", movement::view_as),
@@ -49,6 +50,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("_scaled_dot_product_flash_attention_for_cpu", contraction::attention),
     ("_softmax", |call| normalise::softmax(call, false)),
     ("_to_copy", create::to),
+    ("_transformer_encoder_layer_fwd", encoder::encoder_layer),
     ("_trilinear", contraction::trilinear),
     ("_unsafe_index", index::index),
     ("_unsafe_index_put", index::index_put),

@@ -242,6 +242,9 @@ impl<'a> Tensors<'a> {
             let argument = argument(formal, *value, heap, &mut |value| self.id(value, heap))?;
             arguments.insert(formal.name, argument);
         }
+        if !complex.is_empty() {
+            self.write_numbers(&mut arguments)?;
+        }
         let is_complex = !complex.is_empty() && !MAKES_REAL.contains(&operator)
             || MAKES_COMPLEX.contains(&operator)
             || matches!((operator, arguments.get("return_complex")), ("stft", Some(Argument::Bool(true))));
@@ -259,6 +262,19 @@ impl<'a> Tensors<'a> {
         let source = first.map(|value| self.cell(value, heap)).transpose()?;
         let written = if is_written { source } else { None };
         self.results(made, assigned.signature.returns, (source, written), first_new, is_complex, heap)
+    }
+
+    /// Puts numbers of Python in the place of the constants that stand for them, which have another type than complex numbers.
+    fn write_numbers(&mut self, arguments: &mut HashMap<&str, Argument>) -> Outcome<()> {
+        for argument in arguments.values_mut() {
+            if let Argument::Tensor(id) = argument
+                && self.numbers.contains(id)
+                && let Some([number]) = self.emit.numbers(*id)?.as_deref()
+            {
+                *argument = Argument::Float(*number);
+            }
+        }
+        Ok(())
     }
 
     /// Gives names and memory to what a rule has made.
