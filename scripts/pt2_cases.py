@@ -240,6 +240,20 @@ class Modes(nn.Module):
         return v + z, nn.functional.linear(x, self.layer.weight[0])
 
 
+class Branches(nn.Module):
+    """Parts of which one runs: by what the data says, and by what is known."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 4), nn.Linear(4, 4)
+        self.register_buffer("flag", torch.tensor(False))
+
+    def forward(self, x):
+        y = torch.cond(x.sum() > 0, lambda x: self.a(x).relu(), lambda x: self.b(x) + x.shape[0], (x,))
+        z = torch.cond(torch.zeros(1).sum() > 0, lambda x: self.a(x).sin(), lambda x: x * 2, (y,))
+        return y, z
+
+
 class Signals(nn.Module):
     """Fourier transforms and complex numbers."""
 
@@ -291,6 +305,7 @@ def cases():
         yield "small_points" + end, Points, (torch.randn(3, 5), torch.randn(3, 5))
         boxes = torch.tensor([[0, 1.0, 2, 20, 30], [1, 5, 5, 14, 11], [0, -9, 3, 4, 40]])
         yield "small_regions" + end, Regions, (torch.randn(2, 4, 8, 10), boxes)
+    yield "small_branches", Branches, (torch.randn(3, 4),)
     yield "small_bert", lambda: Answers(hf.BertModel(hf.BertConfig(**tiny)), "last_hidden_state"), (tokens,)
     small = hf.GPT2Config(vocab_size=19, n_embd=8, n_layer=1, n_head=2, n_positions=12)
     yield "small_gpt2", lambda: Answers(hf.GPT2LMHeadModel(small), "logits"), (tokens,)
@@ -316,6 +331,17 @@ def cases():
     yield "resnet18_core", torchvision.models.resnet18, (image,)
 
 
+def shrink_graph(graph):
+    for node in graph["nodes"]:
+        node["metadata"] = {key: text for key, text in node["metadata"].items() if key == "nn_module_stack"}
+        for given in node["inputs"]:
+            if "as_graph" in given["arg"]:
+                shrink_graph(given["arg"]["as_graph"]["graph"])
+    for meta in graph["tensor_values"].values():
+        for key in ("device", "layout", "requires_grad"):
+            meta.pop(key)
+
+
 def shrink(path):
     """Leaves out what no reader of graphs needs: pickled examples, and the lines of Python that every node came from."""
     with zipfile.ZipFile(path) as archive:
@@ -327,11 +353,7 @@ def shrink(path):
             if "/models/" in name:
                 program = json.loads(data)
                 program.pop("guards_code", None)
-                for node in program["graph_module"]["graph"]["nodes"]:
-                    node["metadata"] = {key: text for key, text in node["metadata"].items() if key == "nn_module_stack"}
-                for meta in program["graph_module"]["graph"]["tensor_values"].values():
-                    for key in ("device", "layout", "requires_grad"):
-                        meta.pop(key)
+                shrink_graph(program["graph_module"]["graph"])
                 data = json.dumps(program, separators=(",", ":")).encode()
             archive.writestr(zipfile.ZipInfo(name), data)
 

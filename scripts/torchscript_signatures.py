@@ -1,40 +1,79 @@
-"""Writes models/readers/src/torch/script/signatures.txt."""
-import re, sys
-import torch, torchvision
-root="/work/wt/script/models/readers/src/torch/"
-rules = re.findall(r'^    \("([\w.]+)",', open(root+"rules/table.rs").read(), re.M)
-cx = re.findall(r'"([\w.]+)"(?: \||\s*=>)', open(root+"rules/complex.rs").read())
-extra = "nonzero unique _unique2 masked_select argwhere unique_consecutive rand randn rand_like randn_like randint bernoulli multinomial randperm normal uniform _convolution _convolution_mode _transformer_encoder_layer_fwd _native_multi_head_attention torchvision.nms".split()
-names = set(rules)|set(cx)|set(extra)
-short={'Tensor':'T','number':'N','int':'I','float':'F','bool':'B','str':'S','Device':'D','List[Tensor]':'T*','List[Optional[Tensor]]':'O*','List[int]':'I*','Generator':'G','List[float]':'F*'}
-def kind(t,n):
-    m=re.fullmatch(r'Optional\[(.*)\]',t); opt=''
-    if m: t,opt=m[1],'?'
-    if t=='Dict[Tensor, t]' or t.startswith('Dict'): return None
-    k=short[t]
-    if n is not None and k in('I*','F*'): k=k[0]+'+'
-    return k+opt
-lines=set()
-for s in torch._C._jit_get_all_schemas():
-    ns,_,base=s.name.partition("::")
-    if ns=="aten": key=base
-    elif ns=="torchvision": key="torchvision."+base
-    else: continue
-    if key.startswith("__") and key.endswith("__"):
-        bare=key.strip("_")
-        if bare[0]=='i' and bare[1:] in names and bare not in names: bare=bare[1:]
-    else: bare = key[:-1] if key.endswith("_") else key
-    if bare not in names: continue
-    if any(a.is_out for a in s.arguments) or any("Dimname" in str(a.type) or "Dict" in str(a.type) for a in s.arguments): continue
-    if not any("Tensor" in str(a.type) for a in s.arguments) and not any(a.name in("dtype","device","layout") for a in s.arguments): continue
-    args=[]; star=False
-    for a in s.arguments:
-        if a.kwarg_only and not star: args.append("*"); star=True
-        args.append(f"{a.name}:{kind(str(a.type),a.N)}"+("=" if a.has_default_value() else ""))
-    rs=[str(r.type) for r in s.returns]
-    if rs==["List[Tensor]"]: args.append("->*")
-    elif len(rs)>1: args.append(f"->{len(rs)}")
-    lines.add(f"{bare} {' '.join(args)}\n")
-def cost(l): return (l.split()[0], 0 if ' self:T other:T' in l or 'self:T exponent:T' in l else 1, len(l), l)
-open(root+"script/signatures.txt","w").writelines(sorted(lines,key=cost))
-print(len(lines))
+"""Writes the names and types of arguments of ATen operators that have a rule, for the reader of TorchScript files.
+
+Run it with a Python that has torch and torchvision: `python scripts/torchscript_signatures.py`. The format is described in
+`models/readers/src/torch/script/signatures.rs`.
+"""
+
+import pathlib
+import re
+
+import torch
+import torchvision  # noqa: F401, which registers its operators
+
+FOLDER = pathlib.Path(__file__).parent.parent / "models/readers/src/torch"
+TYPES = {"Tensor": "T", "number": "N", "int": "I", "float": "F", "bool": "B", "str": "S", "Device": "D", "Generator": "G",
+         "List[Tensor]": "T*", "List[Optional[Tensor]]": "O*", "List[int]": "I*", "List[float]": "F*"}
+# Operators without a rule that have a reason of their own to be refused.
+REFUSED = """nonzero _unique2 masked_select argwhere unique_consecutive rand randn rand_like randn_like randint bernoulli multinomial
+    randperm normal uniform torchvision.nms""".split()
+
+
+def operators():
+    rules = re.findall(r'^    \("([\w.]+)",', (FOLDER / "rules/table.rs").read_text(), re.M)
+    complex_rules = re.findall(r'"([\w.]+)"(?: \||\s*=>)', (FOLDER / "rules/complex.rs").read_text())
+    return {*rules, *complex_rules, *REFUSED}
+
+
+def bare(name, known):
+    """The name of an operator without the mark of those that write to their input."""
+    if name.startswith("__") and name.endswith("__"):
+        name = name.strip("_")
+        return name[1:] if name not in known and name[0] == "i" else name
+    return name.removesuffix("_")
+
+
+def type_of(argument):
+    text = str(argument.type)
+    optional = re.fullmatch(r"Optional\[(.*)\]", text)
+    found = TYPES[optional[1] if optional else text]
+    if argument.N is not None and found in ("I*", "F*"):
+        found = found[0] + "+"
+    return found + ("?" if optional else "")
+
+
+def line_of(name, schema):
+    words, is_named = [name], False
+    for argument in schema.arguments:
+        if argument.kwarg_only and not is_named:
+            words.append("*")
+            is_named = True
+        words.append(f"{argument.name}:{type_of(argument)}" + ("=" if argument.has_default_value() else ""))
+    returns = [str(value.type) for value in schema.returns]
+    if returns == ["List[Tensor]"]:
+        words.append("->*")
+    elif len(returns) > 1:
+        words.append(f"->{len(returns)}")
+    return " ".join(words)
+
+
+def main():
+    known, lines = operators(), set()
+    for schema in torch._C._jit_get_all_schemas():
+        library, _, name = schema.name.partition("::")
+        if library not in ("aten", "torchvision"):
+            continue
+        name = bare(name, known) if library == "aten" else f"torchvision.{name}"
+        types = [str(argument.type) for argument in schema.arguments]
+        is_creation = any(argument.name in ("dtype", "device", "layout") for argument in schema.arguments)
+        if name not in known or not (is_creation or any("Tensor" in ty for ty in types)):
+            continue
+        if any(argument.is_out for argument in schema.arguments) or any("Dimname" in ty or "Dict" in ty for ty in types):
+            continue
+        lines.add(line_of(name, schema))
+    # An overload for two tensors is tried before those for numbers.
+    order = lambda line: (line.split()[0], not re.search(r" self:T (other|exponent):T", line), len(line), line)
+    (FOLDER / "script/signatures.txt").write_text("".join(f"{line}\n" for line in sorted(lines, key=order)))
+
+
+if __name__ == "__main__":
+    main()

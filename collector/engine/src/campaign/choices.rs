@@ -16,7 +16,7 @@ choice! {
         Remoteonnx = "remoteonnx",
         /// A TFLite file
         Tflite = "tflite",
-        /// A `.pt2` archive of `torch.export`
+        /// A file of `torch.export` (`.pt2`) or TorchScript (`.pt`)
         Torch = "torch",
         /// A transformer, by its configuration
         Transformers = "transformers",

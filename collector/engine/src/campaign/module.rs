@@ -1,5 +1,5 @@
-//! Whole TorchScript files, which only PyTorch's library can run: a baseline for a model, not a
-//! source of tasks.
+//! Whole TorchScript files that PyTorch's library runs: a baseline for a model, not a source of
+//! tasks.
 //!
 //! A file contains a program without the shapes of its inputs, so the user provides them. Running
 //! it executes code from the file in the library's worker: use only trusted files.

@@ -1,6 +1,6 @@
 //! Walks the nodes of a program in order and hands each to the rule of its operator.
 
-use super::call::Call;
+use super::call::{Argument, Call};
 use super::memory::{Cells, STALE, Slot};
 use super::rules::{self, Made};
 use super::schema::{ExportedProgram, Input, Meta, Node, Union, names_of};
@@ -199,8 +199,22 @@ impl<'a> Importer<'a> {
             return unsupported(self.without_rule());
         };
         let stated = names.iter().map(|name| self.meta(name).and_then(|meta| type_of(meta).ok())).collect();
+        if operator == "higher_order.cond" {
+            self.note_open_condition(node, &arguments)?;
+        }
         let mut call = Call { emit: &mut self.emit, operator, arguments, complex, stated };
         Ok(Results::Tensors { made: rule(&mut call)?, is_written })
+    }
+
+    /// Notes that both parts of a condition are in the graph, as its predicate is not known.
+    fn note_open_condition(&mut self, node: &Node, arguments: &HashMap<&str, Argument>) -> Outcome<()> {
+        if let Some(Argument::Tensor(predicate)) = arguments.get("predicate")
+            && self.emit.numbers(*predicate)?.is_none()
+        {
+            let reason = "which of its two parts runs depends on the data, so the graph computes both".to_owned();
+            self.skipped.push(Skipped { place: spot(node), operator: "higher_order.cond".to_owned(), reason });
+        }
+        Ok(())
     }
 
     /// Why an operator that merely lacks a rule is refused, with all of the program that do.
@@ -225,13 +239,7 @@ impl<'a> Importer<'a> {
         )
     }
 
-    fn bind_outputs(
-        &mut self,
-        node: &'a Node,
-        made: Vec<Made>,
-        is_written: bool,
-        first_new: ValueId,
-    ) -> Result<()> {
+    fn bind_outputs(&mut self, node: &'a Node, made: Vec<Made>, is_written: bool, first_new: ValueId) -> Result<()> {
         let names: Vec<&'a str> = node.outputs.iter().flat_map(names_of).collect();
         let input = node.inputs.first().and_then(|input| names_of(&input.arg).first().copied());
         let source = input.and_then(|name| self.cell_of.get(name).copied());

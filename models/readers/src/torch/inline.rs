@@ -1,7 +1,8 @@
-//! Parts of programs that only set a mode, put in the place where they are called.
+//! Parts of programs, put in the place where they are called.
 //!
-//! `torch.export` wraps what stands inside `no_grad` or `autocast` in a program of its own. Its nodes become nodes of the
-//! program around it, under names that say where they come from.
+//! `torch.export` wraps what stands inside `no_grad` or `autocast` in a program of its own, and so are the two parts of
+//! `torch.cond`. Their nodes become nodes of the program around them, under names that say where they come from. Both parts of a
+//! condition are inlined, and its node chooses between their results.
 
 use super::schema::{Graph, Input, Node, Union, names_of};
 use serde_json::{Map, Value};
@@ -10,19 +11,23 @@ use std::collections::BTreeMap;
 /// Programs within programs.
 const MAX_DEPTH: usize = 16;
 
-/// Replaces nodes that run a part of the program in another mode by the nodes of that part.
+/// Replaces nodes that run parts of the program by the nodes of these parts.
 pub(super) fn inline(graph: &mut Graph) -> Result<(), String> {
     inline_to(graph, MAX_DEPTH)
 }
 
 fn inline_to(graph: &mut Graph, depth: usize) -> Result<(), String> {
-    if !graph.nodes.iter().any(is_wrapper) {
+    if !graph.nodes.iter().any(|node| is_wrapper(node) || is_condition(node)) {
         return Ok(());
     }
     if depth == 0 {
         return Err(format!("it nests programs deeper than {MAX_DEPTH}"));
     }
     for mut node in std::mem::take(&mut graph.nodes) {
+        if is_condition(&node) {
+            insert_both(graph, node, depth)?;
+            continue;
+        }
         match part_of(&mut node)? {
             Some(part) => insert(graph, &node, part, depth)?,
             None => graph.nodes.push(node),
@@ -53,19 +58,62 @@ fn part_of(node: &mut Node) -> Result<Option<Graph>, String> {
     serde_json::from_value(part).map(Some).map_err(|error| format!("a part of the program is damaged ({error})"))
 }
 
-/// Adds the nodes of a part with the names of what is outside, then a name for each result.
-fn insert(graph: &mut Graph, node: &Node, mut part: Graph, depth: usize) -> Result<(), String> {
-    inline_to(&mut part, depth - 1)?;
+/// Adds the nodes of a part, then a name for each result.
+fn insert(graph: &mut Graph, node: &Node, part: Graph, depth: usize) -> Result<(), String> {
     let results = names(&node.outputs);
     let prefix = results.first().cloned().unwrap_or_default();
     let given = node.inputs.iter().skip_while(|input| input.arg.of("as_graph").is_none()).skip(1);
     let given: Vec<Union> = given.map(|input| input.arg.clone()).collect();
+    let made = insert_nodes(graph, part, &prefix, &given, depth)?;
+    if made.len() != results.len() {
+        return Err(format!("a part of the program makes {} tensors for {} names", made.len(), results.len()));
+    }
+    graph.nodes.extend(made.iter().zip(&results).map(|(from, to)| alias(from, to)));
+    Ok(())
+}
+
+fn is_condition(node: &Node) -> bool {
+    node.target.ends_with("higher_order.cond") && node.inputs.iter().any(|input| input.arg.of("as_graph").is_some())
+}
+
+/// Adds the nodes of both parts of a condition, then the condition itself with the results of both.
+fn insert_both(graph: &mut Graph, mut node: Node, depth: usize) -> Result<(), String> {
+    let results = names(&node.outputs);
+    let prefix = results.first().cloned().unwrap_or_default();
+    let given: Vec<Union> = node.inputs.iter().skip(3).flat_map(|input| input.arg.elements()).collect();
+    let predicate = node.inputs.first().map(|input| input.arg.clone()).ok_or("a condition has no predicate")?;
+    let mut inputs = vec![Input { name: "predicate".to_owned(), arg: predicate }];
+    for (index, name) in [(1, "then"), (2, "otherwise")] {
+        let part = node.inputs.get_mut(index).and_then(|input| input.arg.take_graph());
+        let part = part.ok_or("a condition runs no program")?;
+        let part =
+            serde_json::from_value(part).map_err(|error| format!("a part of the program is damaged ({error})"))?;
+        let made = insert_nodes(graph, part, &format!("{prefix}.{name}"), &given, depth)?;
+        if made.len() != results.len() {
+            return Err(format!("a part of the program makes {} tensors for {} names", made.len(), results.len()));
+        }
+        let tensors = made.iter().map(|name| serde_json::json!({ "name": name })).collect();
+        inputs.push(Input { name: name.to_owned(), arg: Union::new("as_tensors", Value::Array(tensors)) });
+    }
+    graph.nodes.push(Node { inputs, ..node });
+    Ok(())
+}
+
+/// Adds the nodes of a part with the names of what is outside, and returns the names of its results.
+fn insert_nodes(
+    graph: &mut Graph,
+    mut part: Graph,
+    prefix: &str,
+    given: &[Union],
+    depth: usize,
+) -> Result<Vec<String>, String> {
+    inline_to(&mut part, depth - 1)?;
     let mut outer: BTreeMap<String, String> = BTreeMap::new();
-    for (inside, outside) in names(&part.inputs).into_iter().zip(names(&given)) {
+    for (inside, outside) in names(&part.inputs).into_iter().zip(names(given)) {
         outer.insert(inside, outside);
     }
     let symbol = |union: &Union| Some(union.of("as_sym_int")?.get("as_name")?.as_str()?.to_owned());
-    outer.extend(part.inputs.iter().zip(&given).filter_map(|(inside, outside)| symbol(inside).zip(symbol(outside))));
+    outer.extend(part.inputs.iter().zip(given).filter_map(|(inside, outside)| symbol(inside).zip(symbol(outside))));
     let renamed = |name: &str| outer.get(name).cloned().unwrap_or_else(|| format!("{prefix}.{name}"));
     for node in &mut part.nodes {
         let arguments = node.inputs.iter_mut().map(|input| &mut input.arg);
@@ -85,12 +133,7 @@ fn insert(graph: &mut Graph, node: &Node, mut part: Graph, depth: usize) -> Resu
             to.entry(renamed(&name)).or_insert(value);
         }
     }
-    let made = names(&part.outputs);
-    if made.len() != results.len() {
-        return Err(format!("a part of the program makes {} tensors for {} names", made.len(), results.len()));
-    }
-    graph.nodes.extend(made.iter().zip(&results).map(|(from, to)| alias(from, to)));
-    Ok(())
+    Ok(names(&part.outputs))
 }
 
 /// Names of tensors in the order of their variants.

@@ -76,9 +76,11 @@ impl Cells {
                 break;
             }
         }
-        let is_path_of_ranges = path.iter().rev().skip(1).all(|&cell| {
-            self.cells[cell].parent.is_some_and(|(_, window)| matches!(window, Memory::Range { .. }))
-        });
+        let is_path_of_ranges = path
+            .iter()
+            .rev()
+            .skip(1)
+            .all(|&cell| self.cells[cell].parent.is_some_and(|(_, window)| matches!(window, Memory::Range { .. })));
         let kept = if is_path_of_ranges { path.as_slice() } else { &path[..1] };
         self.expire_others(kept);
         if !is_path_of_ranges {
@@ -105,9 +107,9 @@ impl Cells {
             _ => None,
         };
         let Some((parent, axis, start, stop)) = range(window) else { return false };
-        kept.iter().filter_map(|&cell| range(cell)).any(|(of, along, from, to)| {
-            (of, along) == (parent, axis) && (to <= start || stop <= from)
-        })
+        kept.iter()
+            .filter_map(|&cell| range(cell))
+            .any(|(of, along, from, to)| (of, along) == (parent, axis) && (to <= start || stop <= from))
     }
 
     /// Marks all cells of the same memory as out of date but those that a write has followed or cannot reach.

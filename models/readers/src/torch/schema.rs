@@ -132,6 +132,14 @@ impl Union {
         self.0.iter().next().map_or(("nothing", &Value::Null), |(variant, value)| (variant, value))
     }
 
+    /// The elements of a list of arguments, or the argument itself.
+    pub fn elements(&self) -> Vec<Union> {
+        match self.parts() {
+            ("as_tensors", Value::Array(all)) => all.iter().map(|one| Union::new("as_tensor", one.clone())).collect(),
+            _ => vec![self.clone()],
+        }
+    }
+
     /// Moves the graph of a part of the program out.
     pub fn take_graph(&mut self) -> Option<Value> {
         Some(self.0.get_mut("as_graph")?.get_mut("graph")?.take())

@@ -20,7 +20,7 @@ pub(super) fn cases_of(folder: &Path, extension: &str) -> Vec<PathBuf> {
 #[test]
 fn small_programs_answer_as_torch_does() {
     let cases = cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch"));
-    assert_eq!(cases.len(), 21);
+    assert_eq!(cases.len(), 22);
     let failures: Vec<String> = cases.iter().filter_map(|path| check_case(path).err()).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -237,6 +237,16 @@ fn another_version_of_the_archive_is_refused() {
 fn parts_of_programs_in_another_precision_are_refused() {
     let bytes = changed_case("small_modes", "{\"as_bool\":false}", "{\"as_bool\":true} ");
     check_refused(bytes, "it computes in another precision; export the model after `run_decompositions()`");
+}
+
+#[test]
+fn a_condition_that_is_not_known_is_said_to_be_open() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch/small_branches.pt2");
+    let imported = load(&path, &Options::default()).unwrap();
+    let open: Vec<&str> = imported.skipped.iter().map(|skipped| skipped.reason.as_str()).collect();
+    assert_eq!(open, ["which of its two parts runs depends on the data, so the graph computes both"]);
+    let products = imported.graph.nodes.iter().filter(|node| matches!(node.op, models::operators::Op::Dense(..)));
+    assert_eq!(products.count(), 2, "both parts of the open condition, and none of the other one");
 }
 
 #[test]

@@ -68,9 +68,8 @@ fn norm(call: &mut Call<'_, '_>, x: ValueId, weight: &str, bias: &str) -> Outcom
     let (weight, bias) = (call.tensor(weight)?, call.tensor(bias)?);
     let shape = call.emit.extents(weight)?;
     let epsilon = call.float("eps", 1e-5)?;
-    let mut arguments = [("input", x), ("weight", weight), ("bias", bias)]
-        .map(|(name, id)| (name, Argument::Tensor(id)))
-        .to_vec();
+    let mut arguments =
+        [("input", x), ("weight", weight), ("bias", bias)].map(|(name, id)| (name, Argument::Tensor(id))).to_vec();
     arguments.extend([("normalized_shape", Argument::Ints(shape)), ("eps", Argument::Float(epsilon))]);
     step(call, normalise::layer_norm, arguments)
 }

@@ -1,6 +1,6 @@
 //! Elements by their numbers, and choices between tensors.
 
-use super::{Call, Outputs, own, push};
+use super::{Call, Made, Memory, Outputs, own, push};
 use crate::{Outcome, malformed, unsupported};
 use models::graph::ValueId;
 use models::operators::{
@@ -195,6 +195,33 @@ pub(super) fn choose(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = call.result_dtype()?;
     let (yes, no) = (call.operand("self", dtype)?, call.operand("other", dtype)?);
     push(call, Op::Where(Where {}), &[condition, yes, no])
+}
+
+/// The results of one of two parts of a program. Where the predicate is not known, both are computed.
+pub(super) fn condition(call: &mut Call<'_, '_>) -> Outputs {
+    let (then, otherwise) = (call.tensors("then")?, call.tensors("otherwise")?);
+    let predicate = match call.arguments.get("predicate") {
+        Some(super::Argument::Tensor(id)) => Err(*id),
+        _ => Ok(call.flag("predicate", false)?),
+    };
+    let known = match predicate {
+        Ok(flag) => Some(flag),
+        Err(id) => call.emit.numbers(id)?.and_then(|numbers| numbers.first().map(|number| *number != 0.0)),
+    };
+    let mut made = Vec::new();
+    for (yes, no) in then.into_iter().zip(otherwise) {
+        let id = match (known, predicate) {
+            (Some(true), _) => yes,
+            (Some(false), _) => no,
+            (None, Err(predicate)) => {
+                let predicate = call.emit.cast(predicate, DType::Bool)?;
+                call.emit.push(Op::Where(Where {}), &[predicate, yes, no])?
+            }
+            (None, Ok(_)) => return malformed("its predicate is no flag"),
+        };
+        made.push(Made { id, window: Memory::Own });
+    }
+    Ok(made)
 }
 
 /// Rows of a dimension that are added to, or replaced, at places of that dimension.

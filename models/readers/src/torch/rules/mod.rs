@@ -210,7 +210,7 @@ pub(super) fn reason(operator: &str) -> Option<&'static str> {
     Some(match operator {
         "nonzero" | "unique" | "masked_select" | "unique2" | "_unique2" | "unique_consecutive" | "unique_dim"
         | "nonzero_numpy" | "argwhere" => "the size of its result depends on the data",
-        "higher_order.cond" | "higher_order.while_loop" | "higher_order.map_impl" | "higher_order.scan" => {
+        "higher_order.while_loop" | "higher_order.map_impl" | "higher_order.scan" => {
             "which part of the program it runs, or how often, depends on the data"
         }
         "higher_order.wrap_with_autocast" => {

@@ -1,8 +1,8 @@
 //! The table of ATen operators and their rules.
 
 use super::{
-    Rule, bags, blocks, contraction, create, encoder, index, layout, movement, normalise, pointwise, recurrent, reduce, sample,
-    window,
+    Rule, bags, blocks, contraction, create, encoder, index, layout, movement, normalise, pointwise, recurrent, reduce,
+    sample, window,
 };
 use models::operators::{BinaryOp, Border, CompareOp, ReduceOp, ScatterOp, UnaryOp};
 
@@ -221,6 +221,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("hardswish", unary!(UnaryOp::HardSwish)),
     ("hardtanh", pointwise::hardtanh),
     ("heaviside", pointwise::heaviside),
+    ("higher_order.cond", index::condition),
     ("histc", bags::histogram),
     ("hstack", layout::stack_flat),
     ("hypot", pointwise::hypotenuse),

@@ -80,21 +80,30 @@ fn of_tensor(
         }
         ("is_complex", [x]) => Value::Bool(tensors.is_complex(*x, heap)?),
         ("is_contiguous", _) => Value::Bool(true),
-        ("is_cuda" | "is_quantized" | "requires_grad" | "is_sparse" | "is_mkldnn" | "is_meta" | "is_nested" | "is_mps", [_]) => {
-            Value::Bool(false)
-        }
+        (
+            "is_cuda" | "is_quantized" | "requires_grad" | "is_sparse" | "is_mkldnn" | "is_meta" | "is_nested"
+            | "is_mps",
+            [_],
+        ) => Value::Bool(false),
         ("data" | "requires_grad_", _) => first,
         ("__is__" | "__isnot__", [_, other]) => Value::Bool((first == *other) == (name == "__is__")),
-        ("int" | "Int" | "IntImplicit" | "float" | "Float" | "FloatImplicit" | "bool" | "Bool" | "item" | "ScalarImplicit", [x]) => {
-            let Some(number) = tensors.number(*x, heap)? else {
-                return unsupported("it makes a number of Python that depends on the data");
-            };
-            let dtype = tensors.dtype(*x, heap)?;
-            as_kind(name, number, dtype)
-        }
+        (
+            "int" | "Int" | "IntImplicit" | "float" | "Float" | "FloatImplicit" | "bool" | "Bool" | "item"
+            | "ScalarImplicit",
+            [x],
+        ) => to_number(interpreter, name, *x)?,
         ("__getitem__", _) => return unsupported("it takes an element of a tensor as of a list"),
         _ => return Ok(None),
     }))
+}
+
+/// Converts a tensor of one element to a number of Python.
+fn to_number(interpreter: &mut Interpreter<'_>, name: &str, x: Value) -> Outcome<Value> {
+    let (heap, tensors) = (&interpreter.heap, &mut interpreter.tensors);
+    let Some(number) = tensors.number(x, heap)? else {
+        return unsupported("it makes a number of Python that depends on the data");
+    };
+    Ok(as_kind(name, number, tensors.dtype(x, heap)?))
 }
 
 /// The element type of a number of Python.
@@ -192,10 +201,13 @@ fn of_container(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) 
         ("__contains__", &[container, key]) => Value::Bool(lists::contains(heap, container, key)?),
         ("sum" | "max" | "min", &[Value::List(at)]) => lists::of_list(name, &heap.sequences[at].items)?,
         ("any" | "all", &[Value::List(at)]) => {
-            let mut flags = heap.sequences[at].items.iter().map(|&item| number(item).is_some_and(|number| number != 0.0));
+            let mut flags =
+                heap.sequences[at].items.iter().map(|&item| number(item).is_some_and(|number| number != 0.0));
             Value::Bool(if name == "any" { flags.any(|flag| flag) } else { flags.all(|flag| flag) })
         }
-        ("eq" | "ne", &[a @ (Value::List(_) | Value::Tuple(_)), b]) => Value::Bool(heap.equal(a, b, 0)? == (name == "eq")),
+        ("eq" | "ne", &[a @ (Value::List(_) | Value::Tuple(_)), b]) => {
+            Value::Bool(heap.equal(a, b, 0)? == (name == "eq"))
+        }
         _ => return Ok(None),
     }))
 }
@@ -291,4 +303,3 @@ fn shown_value(heap: &Heap, value: Value) -> String {
         _ => "…".to_owned(),
     }
 }
-

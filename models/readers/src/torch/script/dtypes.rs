@@ -8,16 +8,52 @@ use std::collections::{HashMap, HashSet};
 
 /// Functions of elements that make floating-point numbers of integers.
 const FLOATING: [&str; 41] = [
-    "acos", "acosh", "angle", "arccos", "arcsin", "arctan", "arctan2", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh",
-    "erf", "erfc", "exp", "exp2", "expm1", "linalg_vector_norm", "log", "log10", "log1p", "log2", "logaddexp", "logit",
-    "logsumexp", "mean", "norm", "reciprocal", "rsqrt", "sigmoid", "sin", "sinh", "special_erf", "special_expit", "sqrt", "tan",
-    "tanh", "true_divide", "var",
+    "acos",
+    "acosh",
+    "angle",
+    "arccos",
+    "arcsin",
+    "arctan",
+    "arctan2",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cos",
+    "cosh",
+    "erf",
+    "erfc",
+    "exp",
+    "exp2",
+    "expm1",
+    "linalg_vector_norm",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "logaddexp",
+    "logit",
+    "logsumexp",
+    "mean",
+    "norm",
+    "reciprocal",
+    "rsqrt",
+    "sigmoid",
+    "sin",
+    "sinh",
+    "special_erf",
+    "special_expit",
+    "sqrt",
+    "tan",
+    "tanh",
+    "true_divide",
+    "var",
 ];
 
 /// Arguments whose types meet in the type of a result.
-const OPERANDS: [&str; 12] = [
-    "self", "input", "other", "exponent", "min", "max", "end", "tensor1", "tensor2", "values", "tensors", "x1",
-];
+const OPERANDS: [&str; 12] =
+    ["self", "input", "other", "exponent", "min", "max", "end", "tensor1", "tensor2", "values", "tensors", "x1"];
 
 /// The element type of PyTorch's number for it.
 pub(super) fn dtype_of_code(code: i64) -> Option<DType> {
@@ -66,8 +102,8 @@ pub(super) fn result(
             Some(Argument::Int(_)) => DType::I64,
             _ => default,
         },
-        "arange" | "zeros" | "ones" | "empty" | "empty_strided" | "empty_permuted" | "linspace" | "eye" | "scalar_tensor"
-        | "hann_window" | "hamming_window" | "blackman_window" => default,
+        "arange" | "zeros" | "ones" | "empty" | "empty_strided" | "empty_permuted" | "linspace" | "eye"
+        | "scalar_tensor" | "hann_window" | "hamming_window" | "blackman_window" => default,
         "tril_indices" | "triu_indices" => DType::I64,
         "bucketize" | "searchsorted" => match arguments.get("out_int32") {
             Some(Argument::Bool(true)) => DType::I32,
@@ -87,7 +123,9 @@ pub(super) fn result(
             promoted(arguments, &OPERANDS, known)?
         }
         operator => match promoted(arguments, &OPERANDS, known)? {
-            dtype if !dtype.is_float() && (FLOATING.contains(&operator) || matches!(operator, "div" | "divide")) => default,
+            dtype if !dtype.is_float() && (FLOATING.contains(&operator) || matches!(operator, "div" | "divide")) => {
+                default
+            }
             dtype => dtype,
         },
     })
@@ -111,11 +149,14 @@ fn promoted(arguments: &HashMap<&str, Argument>, names: &[&str], (emit, numbers)
     };
     for name in names {
         match arguments.get(name) {
-            Some(Argument::Tensor(id)) if numbers.contains(id) => add(2, match kind(emit.dtype(*id)?) {
-                0 => DType::Bool,
-                1 => DType::I64,
-                _ => DType::F32,
-            }),
+            Some(Argument::Tensor(id)) if numbers.contains(id) => add(
+                2,
+                match kind(emit.dtype(*id)?) {
+                    0 => DType::Bool,
+                    1 => DType::I64,
+                    _ => DType::F32,
+                },
+            ),
             Some(Argument::Tensor(id)) => add(usize::from(emit.rank(*id)? == 0), emit.dtype(*id)?),
             Some(Argument::Tensors(ids)) => {
                 for id in ids.iter().flatten() {
@@ -137,7 +178,13 @@ fn joined(a: DType, b: DType) -> DType {
     let is_unsigned = |dtype: DType| matches!(dtype, DType::U8 | DType::U16 | DType::U32 | DType::U64);
     match (kind(a), kind(b)) {
         _ if a == b => a,
-        (x, y) if x != y => if x > y { a } else { b },
+        (x, y) if x != y => {
+            if x > y {
+                a
+            } else {
+                b
+            }
+        }
         (2, _) if a.bytes() == b.bytes() => DType::F32,
         (1, _) if is_unsigned(a) != is_unsigned(b) => {
             let (signed, unsigned) = if is_unsigned(a) { (b, a) } else { (a, b) };
@@ -148,6 +195,12 @@ fn joined(a: DType, b: DType) -> DType {
                 _ => DType::I64,
             }
         }
-        _ => if a.bytes() >= b.bytes() { a } else { b },
+        _ => {
+            if a.bytes() >= b.bytes() {
+                a
+            } else {
+                b
+            }
+        }
     }
 }

@@ -104,7 +104,9 @@ impl Inputs<'_, '_, '_> {
             }
             (Some(Expr::Name(ty @ ("int" | "float" | "bool" | "str"))), ..) => {
                 self.interpreter.tensors.refused = Some(format!("input `{}`", shown(name)));
-                unsupported(format!("it is a value of the type `{ty}` that the file does not state; trace the model with it"))
+                unsupported(format!(
+                    "it is a value of the type `{ty}` that the file does not state; trace the model with it"
+                ))
             }
             (Some(Expr::Index(base, _)), ..) if matches!(**base, Expr::Name("List" | "Tuple")) => {
                 self.names.push(format!("{name}.0"));

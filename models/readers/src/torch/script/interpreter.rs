@@ -399,11 +399,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    fn arguments(
-        &mut self,
-        frame: &mut Frame<'a>,
-        call: &'a Call<'a>,
-    ) -> Outcome<(Vec<Value>, Vec<(&'a str, Value)>)> {
+    fn arguments(&mut self, frame: &mut Frame<'a>, call: &'a Call<'a>) -> Outcome<(Vec<Value>, Vec<(&'a str, Value)>)> {
         let given = self.eval_all(frame, &call.arguments)?;
         let keywords = call.keywords.iter().map(|(name, value)| Ok((*name, self.eval(frame, value)?)));
         Ok((given, keywords.collect::<Outcome<_>>()?))

@@ -153,6 +153,9 @@ pub(super) fn of_list(name: &str, items: &[Value]) -> Outcome<Value> {
         "max" => numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max),
         _ => numbers.iter().copied().fold(f64::INFINITY, f64::min),
     };
-    Ok(if items.iter().any(|item| matches!(item, Value::Float(_))) { Value::Float(found) } else { Value::Int(found as i64) })
+    Ok(if items.iter().any(|item| matches!(item, Value::Float(_))) {
+        Value::Float(found)
+    } else {
+        Value::Int(found as i64)
+    })
 }
-

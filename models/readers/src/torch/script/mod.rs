@@ -36,13 +36,14 @@ const MAX_PICKLE_BYTES: u64 = 64 << 20;
 
 /// Reads the program of an archive.
 pub(super) fn import(archive: &Archive, file: &str, options: &Options) -> Result<Imported> {
-    let fail = |place: &str, reason: String| Error::Malformed { file: file.to_owned(), place: place.to_owned(), reason };
+    let fail =
+        |place: &str, reason: String| Error::Malformed { file: file.to_owned(), place: place.to_owned(), reason };
     let top = top_of(archive).map_err(|reason| fail("as a whole", reason))?;
     let texts = Texts::read(archive, &top).map_err(|reason| fail("its source", reason))?;
     let library = Library::parse(&texts);
     let mut heap = Heap::new(archive.file_length());
-    let objects = Objects::read(archive, &top, &mut heap)
-        .map_err(|refusal| error_of(refusal, file, "its objects".to_owned()))?;
+    let objects =
+        Objects::read(archive, &top, &mut heap).map_err(|refusal| error_of(refusal, file, "its objects".to_owned()))?;
     let tensors = Tensors::new(file, archive, options);
     let mut interpreter = Interpreter::new(&library, heap, tensors, objects.constants);
     let outputs = run(&mut interpreter, objects.root, objects.examples, options)

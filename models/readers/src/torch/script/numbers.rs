@@ -53,7 +53,8 @@ pub(super) fn of_numbers(heap: &mut Heap, name: &str, given: &[Value]) -> Outcom
         },
         _ => None,
     };
-    let is_arithmetic = matches!(name, "add" | "sub" | "mul" | "floordiv" | "remainder" | "div" | "pow" | "neg" | "mod");
+    let is_arithmetic =
+        matches!(name, "add" | "sub" | "mul" | "floordiv" | "remainder" | "div" | "pow" | "neg" | "mod");
     let are_numbers = !given.is_empty() && given.iter().all(|&value| number(value).is_some());
     match result {
         None if is_arithmetic && are_numbers => malformed(format!("`{name}` of its numbers has no result")),

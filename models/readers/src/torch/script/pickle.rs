@@ -234,11 +234,16 @@ impl Unpickler<'_> {
     /// Makes what a known function makes of its arguments.
     fn reduce(&mut self) -> Outcome<Value> {
         let (arguments, function) = (self.pop()?, self.pop()?);
-        let Value::Path(function) = function else { return malformed("its pickle calls something else than a function") };
+        let Value::Path(function) = function else {
+            return malformed("its pickle calls something else than a function");
+        };
         let function = self.heap.texts[function].clone();
         let arguments = self.heap.items(arguments).unwrap_or_default().to_vec();
         match (function.trim_start_matches("torch.jit._pickle."), arguments.as_slice()) {
-            ("torch._utils._rebuild_tensor_v2", &[Value::Stored(storage), Value::Int(offset), extents, strides, ..]) => {
+            (
+                "torch._utils._rebuild_tensor_v2",
+                &[Value::Stored(storage), Value::Int(offset), extents, strides, ..],
+            ) => {
                 let (extents, strides) = (self.integers(extents)?, self.integers(strides)?);
                 let storage = self.heap.stored[storage].tensor.clone();
                 self.store(StoredTensor { offset, extents, strides, ..storage })

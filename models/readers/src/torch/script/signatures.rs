@@ -90,9 +90,8 @@ fn assign_to<'s>(
         let formal = formals[given.len()..].iter().find(|formal| formal.name == name)?;
         assigned.push((formal, value));
     }
-    let is_missing = |formal: &Formal| {
-        !formal.is_optional && !assigned.iter().any(|(assigned, _)| assigned.name == formal.name)
-    };
+    let is_missing =
+        |formal: &Formal| !formal.is_optional && !assigned.iter().any(|(assigned, _)| assigned.name == formal.name);
     let all_fit = assigned.iter().all(|(formal, value)| fits(formal.ty, *value, heap));
     (all_fit && !formals.iter().any(is_missing)).then_some(Assigned { signature, arguments: assigned })
 }
@@ -173,8 +172,8 @@ mod tests {
 
     #[test]
     fn every_rule_has_a_signature() {
-        let missing: Vec<&str> =
-            rules::names().filter(|name| !name.starts_with("transformers.") && signatures(name).is_empty()).collect();
+        let is_other = |name: &&str| name.starts_with("transformers.") || name.starts_with("higher_order.");
+        let missing: Vec<&str> = rules::names().filter(|name| !is_other(name) && signatures(name).is_empty()).collect();
         assert!(missing.is_empty(), "{missing:?}");
     }
 

@@ -148,13 +148,7 @@ impl<'a> Tensors<'a> {
     }
 
     /// Adds an operator to the graph.
-    pub fn call(
-        &mut self,
-        name: &str,
-        given: &[Value],
-        keywords: &[(&str, Value)],
-        heap: &mut Heap,
-    ) -> Outcome<Value> {
+    pub fn call(&mut self, name: &str, given: &[Value], keywords: &[(&str, Value)], heap: &mut Heap) -> Outcome<Value> {
         self.calls += 1;
         if self.calls > MAX_CALLS {
             return unsupported(format!("it calls more than {MAX_CALLS} operators"));
@@ -208,14 +202,10 @@ impl<'a> Tensors<'a> {
         }
     }
 
-    fn apply(
-        &mut self,
-        target: &str,
-        given: &[Value],
-        keywords: &[(&str, Value)],
-        heap: &mut Heap,
-    ) -> Outcome<Value> {
-        let Some((operator, is_written)) = rules::operator(target) else { return unsupported("there is no rule for it") };
+    fn apply(&mut self, target: &str, given: &[Value], keywords: &[(&str, Value)], heap: &mut Heap) -> Outcome<Value> {
+        let Some((operator, is_written)) = rules::operator(target) else {
+            return unsupported("there is no rule for it");
+        };
         if let Some(reason) = rules::reason(operator) {
             return unsupported(reason);
         }
@@ -325,7 +315,16 @@ const MAKES_REAL: &[&str] = &["abs", "angle", "fft_irfft", "imag", "istft", "rea
 
 /// Operators that make complex numbers of real ones.
 const MAKES_COMPLEX: &[&str] = &[
-    "_fft_r2c", "complex", "fft_fft", "fft_fft2", "fft_fftn", "fft_ifft", "fft_ifft2", "fft_ifftn", "fft_rfft", "polar",
+    "_fft_r2c",
+    "complex",
+    "fft_fft",
+    "fft_fft2",
+    "fft_fftn",
+    "fft_ifft",
+    "fft_ifft2",
+    "fft_ifftn",
+    "fft_rfft",
+    "polar",
     "view_as_complex",
 ];
 

@@ -24,8 +24,7 @@ fn options(path: &Path) -> Options {
 fn programs_answer_as_torch_does() {
     let cases = cases_of(&folder(), "pt");
     assert_eq!(cases.len(), 19);
-    let failures: Vec<String> =
-        cases.iter().filter_map(|path| check_answer(path, &options(path)).err()).collect();
+    let failures: Vec<String> = cases.iter().filter_map(|path| check_answer(path, &options(path)).err()).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
@@ -38,8 +37,7 @@ fn whole_networks_answer_as_torch_does() {
         return;
     };
     let cases = cases_of(Path::new(&folder), "pt");
-    let failures: Vec<String> =
-        cases.iter().filter_map(|path| check_answer(path, &options(path)).err()).collect();
+    let failures: Vec<String> = cases.iter().filter_map(|path| check_answer(path, &options(path)).err()).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
@@ -79,7 +77,9 @@ fn archive(source: &str) -> Vec<u8> {
 
 /// A module whose method `forward` has this body, indented by four spaces.
 fn module(body: &str) -> Vec<u8> {
-    archive(&format!("class M(Module):\n  training : bool\n  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n{body}\n"))
+    archive(&format!(
+        "class M(Module):\n  training : bool\n  def forward(self: __torch__.M,\n    x: Tensor) -> Tensor:\n{body}\n"
+    ))
 }
 
 fn shaped(shapes: &[(&str, &[i64])]) -> Options {
@@ -148,7 +148,10 @@ fn programs_that_cannot_be_followed_name_the_place() {
     check_refused(module("    return (self).forward(x, )"), "its calls are nested deeper than");
     let deep = format!("    return {}x{}", "(".repeat(500), ")".repeat(500));
     check_refused(module(&deep), "expressions are nested deeper than");
-    check_refused(module("    l = [1, 2, 3, 4]\n    while True:\n      _ = torch.extend(l, l)\n    return x"), "too much memory");
+    check_refused(
+        module("    l = [1, 2, 3, 4]\n    while True:\n      _ = torch.extend(l, l)\n    return x"),
+        "too much memory",
+    );
     let wide = "    a = [x]\n    while True:\n      a = [a, a]\n    return a";
     check_refused(module(wide), "too much memory");
 }
@@ -170,6 +173,7 @@ fn a_write_changes_the_tensor_that_a_slice_is_cut_from() {
     let x = reference::Tensor::from_numbers(models::TensorType::f32(&[2, 3]), &[1.0; 6]).unwrap();
     let answers = reference::evaluate_graph(&graph, &[x]).unwrap();
     assert_eq!(answers[0].numbers(), [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]);
-    let stale = "    y = torch.clone(x)\n    z = torch.view(y, [6])\n    _0 = torch.zero_(torch.select(y, 0, 1))\n    return z";
+    let stale =
+        "    y = torch.clone(x)\n    z = torch.view(y, [6])\n    _0 = torch.zero_(torch.select(y, 0, 1))\n    return z";
     check_refused(module(stale), "its memory was written to under another name");
 }

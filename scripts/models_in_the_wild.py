@@ -1,0 +1,450 @@
+"""Imports networks with random weights from several formats, and compares what they compute with PyTorch.
+
+Each network is saved by `torch.export` (pt2), as TorchScript (traced), and as ONNX by both of PyTorch's exporters (dynamo, script).
+`opcollect graph --onnx` imports a file and writes the graph that it holds, which ONNX Runtime runs on the inputs of the network. Of
+ten networks, the forms of ONNX Runtime's optimiser and quantisers are compared with what ONNX Runtime makes of the same file.
+Nothing is downloaded.
+"""
+
+import argparse
+import collections
+import multiprocessing
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import warnings
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import timm
+import torch
+import torchvision
+import transformers as hf
+from torch import nn
+
+DOORS = ["pt2", "torchscript", "dynamo", "script"]
+FORMS = ["extended", "qoperator", "qdq", "dynamic", "four-bit", "float16"]
+# The largest difference, relative to the largest number of a result.
+TOLERANCE = {"float16": 2e-2, "dynamic": 0.15}
+SECONDS = 240
+TOKENS = 12
+
+
+class Answer(nn.Module):
+    """The first tensor that a network of transformers answers with."""
+
+    def __init__(self, network, argument):
+        super().__init__()
+        self.network, self.argument = network, argument
+
+    def forward(self, x):
+        return self.network(**{self.argument: x}, return_dict=False)[0]
+
+
+class Named(nn.Module):
+    """The tensor of a network that answers with a dictionary."""
+
+    def __init__(self, network, key):
+        super().__init__()
+        self.network, self.key = network, key
+
+    def forward(self, x):
+        return self.network(x)[self.key]
+
+
+class Recurrent(nn.Module):
+    def __init__(self, kind):
+        super().__init__()
+        self.words, self.layer, self.head = nn.Embedding(40, 16), kind(16, 12, 2, batch_first=True), nn.Linear(12, 5)
+
+    def forward(self, x):
+        return self.head(self.layer(self.words(x))[0][:, -1])
+
+
+class Unet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        block = lambda a, b: nn.Sequential(nn.Conv2d(a, b, 3, padding=1), nn.BatchNorm2d(b), nn.ReLU(True))
+        self.a, self.b, self.c = block(3, 8), block(8, 16), block(24, 8)
+        self.up, self.head = nn.ConvTranspose2d(16, 16, 2, 2), nn.Conv2d(8, 2, 1)
+
+    def forward(self, x):
+        a = self.a(x)
+        b = self.up(self.b(nn.functional.max_pool2d(a, 2)))
+        return self.head(self.c(torch.cat([a, b], 1)))
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.joint, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+
+    def forward(self, x):
+        b, n, c = x.shape
+        q, k, v = self.joint(x).view(b, n, 3, 4, c // 4).permute(2, 0, 3, 1, 4).unbind(0)
+        scores = (q @ k.transpose(-2, -1)) * (c // 4) ** -0.5
+        scores = scores.masked_fill(torch.ones(n, n).tril() == 0, float("-inf"))
+        return self.out((scores.softmax(-1) @ v).transpose(1, 2).reshape(b, n, c))
+
+
+class Points(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.each, self.head = nn.Sequential(nn.Conv1d(3, 16, 1), nn.ReLU(), nn.Conv1d(16, 32, 1)), nn.Linear(32, 4)
+
+    def forward(self, x):
+        return self.head(self.each(x).max(-1)[0])
+
+
+def image(size):
+    return torch.randn(1, 3, size, size)
+
+
+def vision():
+    sizes = {"inception_v3": 96, "googlenet": 96, "swin_t": 224, "swin_v2_t": 256, "maxvit_t": 224, "vit_b_32": 224}
+    names = """resnet18 mobilenet_v2 squeezenet1_1 shufflenet_v2_x0_5 mobilenet_v3_small efficientnet_b0 mnasnet0_5 regnet_y_400mf
+        regnet_x_400mf densenet121 convnext_tiny googlenet inception_v3 resnext50_32x4d wide_resnet50_2 efficientnet_v2_s alexnet
+        vgg11_bn swin_t swin_v2_t maxvit_t vit_b_32""".split()
+    for name in names:
+        options = {"init_weights": False} if name in ("googlenet", "inception_v3") else {}
+        yield name, lambda name=name, options=options: (
+            getattr(torchvision.models, name)(weights=None, **options), image(sizes.get(name, 64)))
+    for name in ["deeplabv3_mobilenet_v3_large", "lraspp_mobilenet_v3_large", "fcn_resnet50"]:
+        yield name, lambda name=name: (Named(getattr(torchvision.models.segmentation, name)(
+            weights=None, weights_backbone=None), "out"), image(64))
+    for name in ["r3d_18", "mc3_18", "r2plus1d_18"]:
+        yield name, lambda name=name: (getattr(torchvision.models.video, name)(weights=None), torch.randn(1, 3, 4, 32, 32))
+
+
+def of_timm():
+    names = """mobilenetv3_small_050 lcnet_050 resnet10t vit_tiny_patch16_224 convnext_atto mixer_s32_224 edgenext_xx_small
+        mobilevit_xxs convnextv2_atto repvit_m0_9 mobilenetv4_conv_small efficientnet_lite0 tf_efficientnetv2_b0 ghostnet_100
+        ghostnetv2_100 tinynet_e mnasnet_small fbnetc_100 hardcorenas_a rexnet_100 regnety_002 regnetx_002 resnest14d
+        res2net50_26w_4s skresnet18 legacy_seresnet18 ecaresnet26t xcit_nano_12_p16_224 deit_tiny_patch16_224
+        vit_small_patch32_224 cait_xxs24_224 pit_ti_224 levit_128s convit_tiny tnt_s_patch16_224 swin_s3_tiny_224
+        swinv2_cr_tiny_ns_224 coat_lite_tiny coatnet_nano_rw_224 maxvit_rmlp_pico_rw_256 crossvit_tiny_240 gmlp_ti16_224
+        resmlp_12_224 poolformer_s12 poolformerv2_s12 mobilevitv2_050 efficientformer_l1 efficientformerv2_s0 fastvit_t8 repvgg_a0
+        mobileone_s0 hgnetv2_b0 focalnet_tiny_srf davit_tiny nest_tiny twins_svt_small pvt_v2_b0 visformer_tiny volo_d1_224
+        eva02_tiny_patch14_224 hiera_tiny_224 tiny_vit_5m_224 efficientvit_b0 efficientvit_m0 inception_next_atto starnet_s1
+        mambaout_femto dla34 dpn48b selecsls42 ese_vovnet19b_slim hrnet_w18_small cspresnet50 darknet17 nf_regnet_b0
+        sequencer2d_s gcresnext26ts halonet26t lambda_resnet26t botnet26t_256""".split()
+    for name in names:
+        def make(name=name):
+            network = timm.create_model(name, pretrained=False)
+            sizes = network.default_cfg
+            size = sizes["input_size"][-1] if sizes.get("fixed_input_size") or re.search(r"_(\d{3})$|efficientv", name) else 64
+            return network, image(size)
+        yield name, make
+
+
+def of_transformers():
+    tiny = dict(vocab_size=99, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64,
+                max_position_embeddings=64, num_key_value_heads=2, head_dim=8, use_cache=False, pad_token_id=0)
+    text = """Bert GPT2 Llama Roberta DistilBert Albert Electra MPNet Deberta DebertaV2 XLMRoberta ConvBert RoFormer GPTNeo GPTNeoX
+        GPTJ OPT Bloom Mistral Qwen2 Qwen3 Qwen3Moe Mixtral Gemma Gemma2 Gemma3Text Phi Phi3 StableLm Falcon Cohere Olmo2 Granite
+        SmolLM3 Starcoder2 ModernBert""".split()
+    more = {
+        "GPT2": dict(n_embd=32, n_layer=2, n_head=4, n_positions=64),
+        "DistilBert": dict(dim=32, n_layers=2, n_heads=4, hidden_dim=64),
+        "GPTNeo": dict(num_layers=2, num_heads=4, attention_types=[[["global", "local"], 1]]),
+        "GPTJ": dict(n_embd=32, n_layer=2, n_head=4, n_positions=64, rotary_dim=4),
+        "OPT": dict(ffn_dim=64, word_embed_proj_dim=32),
+        "Bloom": dict(n_layer=2, n_head=4),
+        "Albert": dict(embedding_size=16),
+        "Qwen3Moe": dict(num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16),
+        "Mixtral": dict(num_local_experts=4, num_experts_per_tok=2),
+    }
+    for name in text:
+        def make(name=name):
+            config = getattr(hf, f"{name}Config")(**(tiny | more.get(name, {})))
+            config._attn_implementation = "eager"
+            network = getattr(hf, f"{name}Model")(config)
+            return Answer(network, "input_ids"), torch.randint(1, 99, (1, TOKENS))
+        yield name, make
+    seen = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, image_size=32, patch_size=8)
+    for name in ["ViT", "DeiT", "Dinov2", "Beit", "CLIPVision", "SiglipVision"]:
+        def make(name=name):
+            config = getattr(hf, f"{name}Config")(**seen)
+            config._attn_implementation = "eager"
+            return Answer(getattr(hf, f"{name}Model")(config), "pixel_values"), image(32)
+        yield name, make
+    sound = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, num_conv_pos_embeddings=16,
+                 num_conv_pos_embedding_groups=4, conv_dim=(16, 16), conv_stride=(5, 2), conv_kernel=(10, 3),
+                 num_feat_extract_layers=2)
+    for name in ["Wav2Vec2", "Hubert"]:
+        yield name, lambda name=name: (
+            Answer(getattr(hf, f"{name}Model")(getattr(hf, f"{name}Config")(**sound)), "input_values"), torch.randn(1, 800))
+    yield "T5Encoder", lambda: (Answer(hf.T5EncoderModel(hf.T5Config(
+        vocab_size=99, d_model=32, num_layers=2, num_heads=4, d_kv=8, d_ff=64)), "input_ids"), torch.randint(1, 99, (1, TOKENS)))
+
+
+def plain():
+    tokens = torch.randint(0, 40, (2, 7))
+    yield "mlp", lambda: (nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 4)), torch.randn(3, 16))
+    yield "unet", lambda: (Unet(), image(16))
+    yield "attention", lambda: (Attention(), torch.randn(2, 6, 32))
+    yield "lstm", lambda: (Recurrent(nn.LSTM), tokens)
+    yield "gru", lambda: (Recurrent(nn.GRU), tokens)
+    yield "encoder", lambda: (nn.TransformerEncoder(
+        nn.TransformerEncoderLayer(32, 4, 64, batch_first=True), 2, enable_nested_tensor=False), torch.randn(2, 6, 32))
+    yield "points", lambda: (Points(), torch.randn(2, 3, 20))
+    yield "rnn", lambda: (Recurrent(nn.RNN), tokens)
+    yield "decoder", lambda: (nn.Sequential(nn.ConvTranspose2d(8, 8, 4, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.Upsample(
+        scale_factor=2, mode="bilinear"), nn.Conv2d(8, 3, 3, padding=1), nn.Tanh()), torch.randn(1, 8, 6, 6))
+    yield "dilated", lambda: (nn.Sequential(nn.Conv1d(4, 8, 3, padding=2, dilation=2), nn.GroupNorm(2, 8), nn.SiLU(), nn.Conv1d(
+        8, 4, 3, padding="same")), torch.randn(2, 4, 15))
+
+
+FAMILIES = {"torchvision": vision, "timm": of_timm, "transformers": of_transformers, "plain": plain}
+QUICK = """resnet18 mobilenet_v2 squeezenet1_1 shufflenet_v2_x0_5 mobilenet_v3_small mobilenetv3_small_050 lcnet_050 resnet10t
+    convnext_atto mixer_s32_224 Bert GPT2 Llama ViT mlp unet attention lstm encoder points""".split()
+QUICK_DOORS = ["pt2", "torchscript"]
+IN_FORMS = ["resnet18", "mobilenet_v2", "squeezenet1_1", "resnet10t", "convnext_atto", "Bert", "GPT2", "ViT", "mlp", "unet"]
+
+
+def flat(answer):
+    if isinstance(answer, torch.Tensor):
+        return [answer]
+    parts = answer.values() if isinstance(answer, dict) else answer
+    return [tensor for part in parts if part is not None for tensor in flat(part)]
+
+
+def save(door, network, x, path):
+    if door == "pt2":
+        torch.export.save(torch.export.export(network, (x,), strict=False), path)
+    elif door == "torchscript":
+        torch.jit.trace(network, (x,), check_trace=False, strict=False).save(path)
+    else:
+        torch.onnx.export(network, (x,), path, dynamo=door == "dynamo", external_data=False, verbose=False)
+
+
+def imported(program, path, folder):
+    """The graph that a file holds as an ONNX file, or why there is none."""
+    source = "onnx" if path.suffix == ".onnx" else "torch"
+    out = folder / "imported.onnx"
+    out.unlink(missing_ok=True)
+    command = [program, "graph", "--modelsource", source, "--modelname", str(path), "--onnx", str(out)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    if ran.returncode == 0 and out.exists():
+        return out, None
+    lines = [line for line in ran.stderr.splitlines() if line.startswith(("error:", "caused"))] or ran.stderr.splitlines()[-1:]
+    return None, " ".join(lines).replace(str(path), "x") or f"exit code {ran.returncode}"
+
+
+def answers_of(path, given):
+    """What ONNX Runtime makes of a file, given tensors in the order of its inputs."""
+    options = ort.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 3, 1
+    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    return session.run(None, dict(zip((one.name for one in session.get_inputs()), given)))
+
+
+def difference(found, expected):
+    worst = 0.0
+    if len(found) < len(expected):
+        return float("inf")
+    for a, b in zip(found, expected):
+        if a.shape != b.shape:
+            return float("inf")
+        if b.size and b.dtype.kind == "f":
+            scale = max(1.0, float(np.abs(b[np.isfinite(b)]).max(initial=0)))
+            worst = max(worst, float(np.nanmax(np.abs(a.astype(np.float64) - b)) / scale))
+        elif b.size:
+            worst = max(worst, float(np.any(a != b)))
+    return worst
+
+
+def check(program, path, folder, given, expected, tolerance):
+    out, why = imported(program, path, folder)
+    if why:
+        return "refused", why
+    try:
+        found = answers_of(out, given)
+    except Exception as error:
+        return "not compared", str(error).splitlines()[0][:200]
+    worst = difference(found, expected)
+    return ("right" if worst <= tolerance else "wrong"), f"{worst:.1e}"
+
+
+def forms(network, x, folder):
+    """The forms of a network that ONNX Runtime's optimiser and quantisers write, and what it makes of each."""
+    sys.path.insert(0, str(pathlib.Path(__file__).parent))
+    import onnxruntime_networks as made
+
+    base = folder / "base.onnx"
+    torch.onnx.export(network, (x,), base, dynamo=True, external_data=False, verbose=False, input_names=["x"])
+    make = lambda: (onnx.load(base), {"x": x.numpy()})
+    levels = ort.GraphOptimizationLevel
+    writers = {
+        "extended": lambda: made.optimised(folder, make, levels.ORT_ENABLE_EXTENDED),
+        "qoperator": lambda: made.quantised(folder, make, made.QuantFormat.QOperator),
+        "qdq": lambda: made.quantised(folder, make, made.QuantFormat.QDQ),
+        "dynamic": lambda: made.dynamic(folder, make, None),
+        "four-bit": lambda: made.four_bits(make, "symmetric"),
+        "float16": lambda: made.half(make, True),
+    }
+    for form, write in writers.items():
+        try:
+            model, inputs = write()
+            path = folder / f"{form}.onnx"
+            onnx.save(model, path)
+            yield form, path, answers_of(path, list(inputs.values()))
+        except Exception as error:
+            yield form, None, str(error).splitlines()[0][:200] if str(error) else repr(error)
+
+
+def of_network(arguments, name, make, pipe):
+    """All results of one network: door, verdict, and the difference or the reason."""
+    warnings.filterwarnings("ignore")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    torch.manual_seed(sum(name.encode()))
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        folder = pathlib.Path(folder)
+        try:
+            network, x = make()
+            network = network.eval()
+            for module in network.modules():
+                if isinstance(module, nn.modules.batchnorm._BatchNorm) and module.running_var is not None:
+                    module.running_mean.uniform_(-0.1, 0.1)
+                    module.running_var.uniform_(0.5, 1.5)
+            expected = [tensor.numpy() for tensor in flat(network(x))]
+        except Exception as error:
+            pipe.send(("network", "not built", (str(error).splitlines() or [repr(error)])[0][:200]))
+            return
+        for door in arguments.doors:
+            path = folder / {"pt2": "x.pt2", "torchscript": "x.pt"}.get(door, "x.onnx")
+            try:
+                save(door, network, x, path)
+            except Exception as error:
+                pipe.send((door, "not exported", (str(error).splitlines() or [repr(error)])[0][:200]))
+                continue
+            pipe.send((door, *check(arguments.program, path, folder, [x.numpy()], expected, 1e-3)))
+            path.unlink()
+        if name in IN_FORMS and arguments.forms:
+            for form, path, answers in forms(network, x, folder):
+                if path is None:
+                    pipe.send((form, "not exported", answers))
+                    continue
+                tolerance = TOLERANCE.get(form, 5e-2 if form.startswith("q") else 1e-3)
+                pipe.send((form, *check(arguments.program, path, folder, [x.numpy()], answers, tolerance)))
+
+
+def results_of(arguments, name, make):
+    """Runs a network in a process of its own, which may crash or take too long."""
+    receiver, sender = multiprocessing.Pipe(False)
+    child = multiprocessing.get_context("fork").Process(target=of_network, args=(arguments, name, make, sender))
+    child.start()
+    sender.close()
+    results = []
+    while receiver.poll(SECONDS):
+        try:
+            results.append(receiver.recv())
+        except EOFError:
+            break
+    child.kill()
+    child.join()
+    return results or [("network", "not built", f"nothing came within {SECONDS} seconds")]
+
+
+def reason_of(text):
+    """A refusal without the names of one network."""
+    listed = re.search(r"no rule for ((?:`[^`]+` \(\d+\)(?:, )?)+)", text)
+    if listed:
+        return "no rule for " + ", ".join(re.findall(r"`([^`]+)` \(", listed[1]))
+    node = re.search(r"\(`([\w.:]+)`\): (.*)", text)
+    return (f"{node[1]}: {node[2]}" if node else text)[:160]
+
+
+def table(arguments, all_results):
+    """The lines of a report."""
+    counts, refusals, worst = collections.defaultdict(collections.Counter), collections.Counter(), collections.Counter()
+    for name, results in all_results.items():
+        for door, verdict, detail in results:
+            counts[door][verdict] += 1
+            if verdict in ("refused", "wrong", "not compared"):
+                refusals[(reason_of(detail) if verdict != "wrong" else f"wrong by {detail}: {name}", door, verdict)] += 1
+            if verdict == "right":
+                worst[door] = max(worst[door], float(detail))
+    versions = ", ".join(f"{module.__name__} {module.__version__}" for module in (torch, torchvision, timm, hf, onnx, ort))
+    lines = ["# Models in the wild", "", "Written by `scripts/models-in-the-wild`; do not edit.", "", f"Versions: {versions}.", ""]
+    lines += [f"{len(all_results)} networks with random weights. A file counts as right if its graph, written as ONNX and run by ONNX",
+              "Runtime, answers as PyTorch does within 1e-3 of the largest number of the result; forms of ONNX Runtime are",
+              "compared with ONNX Runtime on the same file: quantised ones within 5e-2, float16 within 2e-2, dynamic ones within",
+              "0.15.", ""]
+    lines += ["| format | files | imported | right | wrong | not compared | refused | largest difference |", "|---|---|---|---|---|---|---|---|"]
+    for door in [door for door in DOORS + FORMS if door in counts]:
+        of = counts[door]
+        count = of["right"] + of["wrong"] + of["not compared"] + of["refused"]
+        share = (count - of["refused"]) / count if count else 0
+        lines.append(f"| {door} | {count} | {share:.1%} | {of['right']} | {of['wrong']} | {of['not compared']} | {of['refused']} | {worst[door]:.0e} |")
+    failed = collections.Counter()
+    for door, of in counts.items():
+        for verdict in ("not exported", "not built"):
+            failed[door] += of[verdict]
+    failed = [f"{door} {count}" for door, count in failed.items() if count]
+    if failed:
+        lines += ["", f"Left out, as the exporters themselves fail: {', '.join(failed)}."]
+    if refusals:
+        lines += ["", "## What is left", "", "| n | format | verdict | reason |", "|---|---|---|---|"]
+        for (reason, door, verdict), count in refusals.most_common(40):
+            reason = reason.replace("|", "\\|")
+            lines.append(f"| {count} | {door} | {verdict} | {reason} |")
+    lines += ["", "## Networks", ""]
+    for family, names in arguments.families.items():
+        seen = [name for name in names if name in all_results]
+        if seen:
+            lines.append(f"- {family}: {', '.join(seen)}")
+    return lines
+
+
+def wrapped(lines):
+    """Lines of prose of at most 100 characters."""
+    import textwrap
+
+    for line in lines:
+        yield from [line] if line.startswith(("|", "#")) or not line else textwrap.wrap(
+            line, 100, subsequent_indent="  " if line.startswith("- ") else "", break_long_words=False)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--program", required=True, help="the program opcollect")
+    parser.add_argument("--quick", action="store_true", help="20 networks in two formats")
+    parser.add_argument("--networks", type=lambda text: text.split(","), help="names, separated by commas")
+    parser.add_argument("--doors", type=lambda text: text.split(","), default=None, help=f"of {', '.join(DOORS)}")
+    parser.add_argument("--forms", action=argparse.BooleanOptionalAction, default=None, help="forms of ONNX Runtime")
+    parser.add_argument("--table", type=pathlib.Path, help="where the report goes")
+    parser.add_argument("--at-least", type=float, default=0.0, help="the share that must be imported")
+    arguments = parser.parse_args()
+    arguments.doors = arguments.doors or (QUICK_DOORS if arguments.quick else DOORS)
+    arguments.forms = not arguments.quick if arguments.forms is None else arguments.forms
+    torch.set_num_threads(1)
+    makers = {family: dict(list_networks()) for family, list_networks in FAMILIES.items()}
+    arguments.families = {family: list(of_family) for family, of_family in makers.items()}
+    wanted = arguments.networks or (QUICK if arguments.quick else None)
+    all_results, files, refused, wrong = {}, 0, 0, 0
+    for of_family in makers.values():
+        for name, make in of_family.items():
+            if wanted and name not in wanted:
+                continue
+            all_results[name] = results_of(arguments, name, make)
+            for door, verdict, detail in all_results[name]:
+                print(f"{name:32} {door:12} {verdict:12} {detail}", flush=True)
+                files += verdict in ("right", "wrong", "not compared", "refused")
+                refused += verdict == "refused"
+                wrong += verdict == "wrong"
+    lines = list(wrapped(table(arguments, all_results)))
+    print("\n".join(lines))
+    if arguments.table:
+        arguments.table.write_text("\n".join(lines) + "\n")
+    share = (files - refused) / files if files else 0.0
+    if wrong or share < arguments.at_least:
+        sys.exit(f"error: {wrong} files are wrong, {share:.1%} imported, {arguments.at_least:.1%} are asked for")
+
+
+if __name__ == "__main__":
+    main()
