@@ -339,15 +339,19 @@ def results_of(arguments, name, make):
     child = multiprocessing.get_context("fork").Process(target=of_network, args=(arguments, name, make, sender))
     child.start()
     sender.close()
-    results = []
-    while receiver.poll(SECONDS):
+    results, waited = [], 0
+    while waited < SECONDS and (receiver.poll(1) or child.is_alive()):
         try:
-            results.append(receiver.recv())
+            if receiver.poll(0):
+                results.append(receiver.recv())
+                waited = 0
+            else:
+                waited += 1
         except EOFError:
             break
     child.kill()
     child.join()
-    return results or [("network", "not built", f"nothing came within {SECONDS} seconds")]
+    return results or [("network", "not built", "its process ended, or took too long")]
 
 
 def reason_of(text):
@@ -371,9 +375,9 @@ def table(arguments, all_results):
                 worst[door] = max(worst[door], float(detail))
     versions = ", ".join(f"{module.__name__} {module.__version__}" for module in (torch, torchvision, timm, hf, onnx, ort))
     lines = ["# Models in the wild", "", "Written by `scripts/models-in-the-wild`; do not edit.", "", f"Versions: {versions}.", ""]
-    lines += [f"{len(all_results)} networks with random weights. A file counts as right if its graph, written as ONNX and run by ONNX",
-              "Runtime, answers as PyTorch does within 1e-3 of the largest number of the result; forms of ONNX Runtime are",
-              "compared with ONNX Runtime on the same file: quantised ones within 5e-2, float16 within 2e-2, dynamic ones within",
+    lines += [f"{len(all_results)} networks with random weights. A file counts as right if its graph, written as ONNX and run by ONNX "
+              "Runtime, answers as PyTorch does within 1e-3 of the largest number of the result; forms of ONNX Runtime are "
+              "compared with ONNX Runtime on the same file: quantised ones within 5e-2, float16 within 2e-2, dynamic ones within "
               "0.15.", ""]
     lines += ["| format | files | imported | right | wrong | not compared | refused | largest difference |", "|---|---|---|---|---|---|---|---|"]
     for door in [door for door in DOORS + FORMS if door in counts]:

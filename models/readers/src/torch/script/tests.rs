@@ -28,19 +28,6 @@ fn programs_answer_as_torch_does() {
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
 
-/// Whole networks, where `scripts/models-in-the-wild` has written them.
-#[test]
-#[allow(clippy::print_stderr)]
-fn whole_networks_answer_as_torch_does() {
-    let Some(folder) = std::env::var_os("OPCOLLECT_TORCHSCRIPT_CASES") else {
-        eprintln!("skipped: OPCOLLECT_TORCHSCRIPT_CASES names no folder with cases");
-        return;
-    };
-    let cases = cases_of(Path::new(&folder), "pt");
-    let failures: Vec<String> = cases.iter().filter_map(|path| check_answer(path, &options(path)).err()).collect();
-    assert!(failures.is_empty(), "{}", failures.join("\n"));
-}
-
 /// An archive of a module without tensors, whose source is given.
 fn archive(source: &str) -> Vec<u8> {
     let objects = b"\x80\x02c__torch__\nM\n)\x81}X\x08\0\0\0training\x89sb.";
