@@ -6,7 +6,7 @@
 
 use super::heap::{Heap, MAX_NESTING, Value, is_tensor};
 use super::library::{Definition, Library};
-use super::syntax::{Call, Expr, Function, Statement, StatementKind};
+use super::syntax::{Call, Expr, Function, Statement, StatementKind, operator_name};
 use super::tensors::Tensors;
 use crate::{Outcome, Refusal, malformed, shown, unsupported};
 use std::collections::HashMap;
@@ -19,6 +19,9 @@ const MAX_DEPTH: usize = 400;
 
 /// Local variables by their names.
 type Frame<'a> = HashMap<&'a str, Value>;
+
+/// Arguments by their places, and by their names.
+type Arguments<'a> = (Vec<Value>, Vec<(&'a str, Value)>);
 
 /// What follows a statement.
 enum Flow {
@@ -399,7 +402,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    fn arguments(&mut self, frame: &mut Frame<'a>, call: &'a Call<'a>) -> Outcome<(Vec<Value>, Vec<(&'a str, Value)>)> {
+    fn arguments(&mut self, frame: &mut Frame<'a>, call: &'a Call<'a>) -> Outcome<Arguments<'a>> {
         let given = self.eval_all(frame, &call.arguments)?;
         let keywords = call.keywords.iter().map(|(name, value)| Ok((*name, self.eval(frame, value)?)));
         Ok((given, keywords.collect::<Outcome<_>>()?))
@@ -462,19 +465,6 @@ impl<'a> Interpreter<'a> {
     /// Ends the program: an exception that it raises.
     pub fn raise(&self, message: &str) -> Refusal {
         Refusal::Malformed(format!("the program refuses its inputs: {}", shown(message)))
-    }
-}
-
-/// The name of an operator such as `torch.add` or `ops.prim.NumToTensor`, without the module of tensors.
-fn operator_name(callee: &Expr<'_>) -> Option<String> {
-    let Expr::Attribute(base, name) = callee else { return None };
-    match &**base {
-        Expr::Name("torch") => Some((*name).to_owned()),
-        Expr::Attribute(root, "aten") if matches!(**root, Expr::Name("ops")) => Some((*name).to_owned()),
-        Expr::Attribute(root, library) if matches!(**root, Expr::Name("ops" | "torch")) => {
-            Some(format!("{library}.{name}"))
-        }
-        _ => None,
     }
 }
 

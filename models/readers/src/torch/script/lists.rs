@@ -19,10 +19,10 @@ pub(super) fn range_length(start: i64, end: i64, step: i64) -> Outcome<i64> {
 }
 
 pub(super) fn range(heap: &mut Heap, given: &[Value]) -> Outcome<Value> {
-    let (start, end, step) = match given {
-        &[Value::Int(end)] => (0, end, 1),
-        &[Value::Int(start), Value::Int(end)] => (start, end, 1),
-        &[Value::Int(start), Value::Int(end), Value::Int(step)] => (start, end, step),
+    let (start, end, step) = match *given {
+        [Value::Int(end)] => (0, end, 1),
+        [Value::Int(start), Value::Int(end)] => (start, end, 1),
+        [Value::Int(start), Value::Int(end), Value::Int(step)] => (start, end, step),
         _ => return unsupported("the number of turns of a loop is not known"),
     };
     let length = range_length(start, end, step)?;

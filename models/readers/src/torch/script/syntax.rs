@@ -99,3 +99,16 @@ pub(super) struct Source<'a> {
     pub classes: Vec<Class<'a>>,
     pub functions: Vec<Function<'a>>,
 }
+
+/// The name of an operator such as `torch.add` or `ops.prim.NumToTensor`, without the module of tensors.
+pub(super) fn operator_name(callee: &Expr<'_>) -> Option<String> {
+    let Expr::Attribute(base, name) = callee else { return None };
+    match &**base {
+        Expr::Name("torch") => Some((*name).to_owned()),
+        Expr::Attribute(root, "aten") if matches!(**root, Expr::Name("ops")) => Some((*name).to_owned()),
+        Expr::Attribute(root, library) if matches!(**root, Expr::Name("ops" | "torch")) => {
+            Some(format!("{library}.{name}"))
+        }
+        _ => None,
+    }
+}

@@ -8,7 +8,7 @@ use crate::torch::call::{Argument, Call};
 use crate::torch::memory::{Cells, STALE, Slot};
 use crate::torch::rules::{self, Made};
 use crate::{Emit, Options, Outcome, Refusal, Skipped, malformed, shown, unsupported};
-use models::check::Limits;
+use models::check::GraphLimits;
 use models::graph::{Origin, ValueId};
 use models::types::{DType, TensorType};
 use std::collections::{HashMap, HashSet};
@@ -277,7 +277,7 @@ impl<'a> Tensors<'a> {
         is_complex: bool,
         heap: &mut Heap,
     ) -> Outcome<Value> {
-        let most = Limits::default().tensor_bytes;
+        let most = GraphLimits::default().tensor_bytes;
         let name = self.local_name();
         let mut values = Vec::new();
         for Made { id, window } in made {
