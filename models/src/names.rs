@@ -47,6 +47,34 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     question(&near(&bare(name), known.into_iter().map(|name| (name, [].as_slice()))))
 }
 
+/// Returns the device that a name means: its own in any spelling, or words of it that no other device has, such as `T4`.
+pub fn resolve_device<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) -> Result<&'a str, String> {
+    let known: Vec<&str> = known.into_iter().collect();
+    if let Some(exact) = known.iter().find(|device| **device == name) {
+        return Ok(exact);
+    }
+    let is_spelled = |device: &&&str| !name.is_empty() && bare(device) == bare(name);
+    if let Some(spelled) = known.iter().find(is_spelled) {
+        return Ok(spelled);
+    }
+    let asked = words(name);
+    let has_words = |device: &&str| !asked.is_empty() && asked.iter().all(|word| words(device).contains(word));
+    match known.iter().copied().filter(has_words).collect::<Vec<_>>()[..] {
+        [only] => Ok(only),
+        [] => {
+            let near = nearest(name, known).map(|near| format!("{near} ")).unwrap_or_default();
+            Err(format!("unknown device `{name}`; {near}`oppredict devices` lists all"))
+        }
+        ref several => Err(format!("`{name}` may be any of {}; name one of them", quoted(several).join(", "))),
+    }
+}
+
+/// Returns the words of a name in lower case.
+pub fn words(name: &str) -> Vec<String> {
+    let words = name.split(|sign: char| !sign.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect()
+}
+
 /// What a parser says of an unknown name, with the nearest of those it expected: `serde` lists all, however many.
 pub fn with_hint(message: &str) -> String {
     let asked = || {

@@ -26,32 +26,7 @@ pub struct KnownDevice {
 
 /// Returns the device that a name means: its own, in any spelling, or words of it that no other device has, such as `T4`.
 pub fn resolve<'a>(known: impl IntoIterator<Item = &'a str>, name: &str) -> Result<&'a str> {
-    let known: Vec<&str> = known.into_iter().collect();
-    if let Some(exact) = known.iter().find(|device| **device == name) {
-        return Ok(exact);
-    }
-    let is_spelled = |device: &&&str| !name.is_empty() && names::bare(device) == names::bare(name);
-    if let Some(spelled) = known.iter().find(is_spelled) {
-        return Ok(spelled);
-    }
-    let asked = words(name);
-    let has_words = |device: &&str| !asked.is_empty() && asked.iter().all(|word| words(device).contains(word));
-    match known.iter().copied().filter(has_words).collect::<Vec<_>>()[..] {
-        [only] => Ok(only),
-        [] => {
-            let near = names::nearest(name, known).map(|near| format!("{near} ")).unwrap_or_default();
-            Err(Error::Query(format!("unknown device `{name}`; {near}`oppredict devices` lists all")))
-        }
-        ref several => Err(Error::Query(format!(
-            "`{name}` may be any of {}; name one of them",
-            several.iter().map(|device| format!("`{device}`")).collect::<Vec<_>>().join(", ")
-        ))),
-    }
-}
-
-fn words(name: &str) -> Vec<String> {
-    let words = name.split(|sign: char| !sign.is_alphanumeric()).filter(|word| !word.is_empty());
-    words.map(str::to_lowercase).collect()
+    names::resolve_device(known, name).map_err(Error::Query)
 }
 
 /// Returns what a predictor knows of each of its devices.
@@ -63,7 +38,7 @@ pub fn known_devices(predictor: &Predictor) -> Vec<KnownDevice> {
     let known = |(name, device): (&String, &samples::features::Device)| KnownDevice {
         device: name.clone(),
         // Words of a class of hosts such as `c4` say little.
-        aliases: words(name).into_iter().filter(|word| word.len() > 1 && is_alias(word, name)).take(2).collect(),
+        aliases: names::words(name).into_iter().filter(|word| word.len() > 1 && is_alias(word, name)).take(2).collect(),
         learned_operators: learned(name),
         units: device.units,
         gflops: device.flops_per_ns(),
