@@ -34,6 +34,7 @@ pub mod tune;
 mod xgboost;
 
 pub use error::{Error, Result};
+pub use linear::Cholesky;
 pub use xgboost::set_program;
 
 use boosted::BoostingParameters;

@@ -193,7 +193,7 @@ impl Fitted for LinearRegressions {
 }
 
 /// The Cholesky factor of a symmetric positive definite matrix.
-pub(crate) struct Cholesky {
+pub struct Cholesky {
     lower: Vec<f64>,
     width: usize,
 }
@@ -212,6 +212,7 @@ impl Cholesky {
         Cholesky { lower, width }
     }
 
+    /// Solves the system for one right-hand side.
     pub fn solve(&self, mut right: Vec<f64>) -> Vec<f64> {
         let (lower, width) = (&self.lower, self.width);
         for row in 0..width {
@@ -225,6 +226,7 @@ impl Cholesky {
         right
     }
 
+    /// Returns the logarithm of the determinant.
     pub fn log_determinant(&self) -> f64 {
         (0..self.width).map(|row| 2.0 * self.lower[row * self.width + row].ln()).sum()
     }

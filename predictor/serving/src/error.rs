@@ -24,6 +24,22 @@ pub enum Error {
         /// Types that the device multiplies.
         known: String,
     },
+    /// No model has the name, or its configuration cannot be used.
+    #[error("cannot use model `{model}`: {problem}")]
+    Model {
+        /// The model as asked for.
+        model: String,
+        /// What is wrong, with the nearest name where the name is wrong.
+        problem: String,
+    },
+    /// A model cannot be divided among GPUs as asked.
+    #[error("cannot divide model `{model}`: {problem}")]
+    Parallelism {
+        /// The model.
+        model: String,
+        /// What does not fit, with sizes that do.
+        problem: String,
+    },
     /// A table or a learned file cannot be used.
     #[error("{0}")]
     Data(String),

@@ -6,9 +6,15 @@
 
 #![forbid(unsafe_code)]
 
+pub mod architecture;
+pub mod collectives;
 pub mod device;
 mod error;
 pub mod kernel;
+pub mod memory;
+pub mod overhead;
+pub mod pass_time;
+pub mod plan;
 pub mod scheme;
 pub mod text;
 pub mod times;

@@ -1,0 +1,231 @@
+//! Memory of a model on each GPU of a replica: weights, key-value cache, activations.
+
+use crate::architecture::{Architecture, Attention, GroupedAttention, LatentAttention, LinearAttention};
+use crate::device::GpuFacts;
+use crate::plan::{Formats, Parallelism, STATE_BYTES};
+use crate::scheme::Scheme;
+use serde::Serialize;
+
+/// Share of the memory that serving frameworks use by default.
+const USABLE_SHARE: f64 = 0.9;
+/// Tokens that frameworks compute at once at most; longer prompts are computed in pieces.
+const CHUNK_TOKENS: u64 = 8192;
+/// Bytes of one activation.
+const ACTIVATION_BYTES: f64 = 2.0;
+
+/// Sequences that a replica holds at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Residents {
+    /// Sequences of the whole replica.
+    pub sequences: u64,
+    /// Most tokens of a sequence, prompt and answer together.
+    pub tokens: u64,
+}
+
+/// Memory of one GPU in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Memory {
+    /// Weights.
+    pub weights_bytes: f64,
+    /// Keys, values and recurrent states of all sequences.
+    pub cache_bytes: f64,
+    /// Activations of one pass, estimated.
+    pub activation_bytes: f64,
+    /// Bytes that a framework may use.
+    pub usable_bytes: f64,
+    /// Most sequences of the replica that fit; 0 if the weights alone do not.
+    pub max_sequences: u64,
+}
+
+impl Memory {
+    /// Returns the bytes that are needed.
+    pub fn needed_bytes(&self) -> f64 {
+        self.weights_bytes + self.cache_bytes + self.activation_bytes
+    }
+
+    /// Whether everything fits.
+    pub fn fits(&self) -> bool {
+        self.needed_bytes() <= self.usable_bytes
+    }
+}
+
+/// Returns the memory that a replica needs on each GPU.
+pub fn memory(
+    model: &Architecture,
+    formats: Formats,
+    parallelism: Parallelism,
+    residents: Residents,
+    device: &GpuFacts,
+) -> Memory {
+    let weights_bytes = weights(model, parallelism, formats.weights);
+    let own_sequences = residents.sequences.div_ceil(parallelism.data);
+    let per_sequence = cache_bytes(model, formats, parallelism, residents.tokens);
+    let activation_bytes = activation_bytes(model, parallelism, own_sequences, residents.tokens);
+    let usable_bytes = USABLE_SHARE * device.memory_bytes;
+    let free = usable_bytes - weights_bytes - activation_bytes;
+    Memory {
+        weights_bytes,
+        cache_bytes: per_sequence * own_sequences as f64,
+        activation_bytes,
+        usable_bytes,
+        max_sequences: (free / per_sequence).max(0.0) as u64 * parallelism.data,
+    }
+}
+
+/// Returns the number of weights of a model.
+pub fn parameters(model: &Architecture) -> f64 {
+    let Weights { linear, experts, plain } = Weights::of(model, Parallelism::SINGLE);
+    linear + experts + plain
+}
+
+/// Returns the bytes of the weights on one GPU.
+fn weights(model: &Architecture, parallelism: Parallelism, scheme: Scheme) -> f64 {
+    let Weights { linear, experts, plain } = Weights::of(model, parallelism);
+    let linear_scheme = if model.quantises_experts_only { Scheme::Bf16 } else { scheme };
+    linear * linear_scheme.weight_bytes() + experts * scheme.weight_bytes() + plain * Scheme::Bf16.weight_bytes()
+}
+
+/// Numbers of weights on one GPU.
+struct Weights {
+    /// Of linear layers outside of experts.
+    linear: f64,
+    /// Of routed experts.
+    experts: f64,
+    /// Of embeddings, the output projection, routers and norms, which are not quantised.
+    plain: f64,
+}
+
+impl Weights {
+    fn of(model: &Architecture, parallelism: Parallelism) -> Weights {
+        let (hidden, tensor) = (model.hidden as f64, parallelism.tensor as f64);
+        let embeddings = if model.has_tied_embeddings { 1.0 } else { 2.0 };
+        let dense = model.dense_layers as f64 * 3.0 * hidden * model.intermediate as f64 / tensor;
+        let attention = match &model.attention {
+            Attention::Grouped(attention) => grouped_weights(model, attention, parallelism),
+            Attention::Latent(attention) => latent_weights(model, attention, parallelism),
+        };
+        let norms = 2.0 * model.layers as f64 * hidden + hidden;
+        let vocabulary = embeddings * hidden * model.vocabulary as f64 / tensor;
+        let of_experts = model.experts.map_or((0.0, 0.0, 0.0), |experts| {
+            let (layers, per_expert) = (experts.layers as f64, 3.0 * hidden * experts.intermediate as f64);
+            let routed = layers * experts.experts as f64 * per_expert / parallelism.devices() as f64;
+            let shared = layers * 3.0 * hidden * experts.shared_intermediate as f64 / tensor;
+            (routed, shared, layers * hidden * experts.experts as f64)
+        });
+        let (experts, shared, routers) = of_experts;
+        Weights { linear: attention + dense + shared, experts, plain: vocabulary + norms + routers }
+    }
+}
+
+fn grouped_weights(model: &Architecture, attention: &GroupedAttention, parallelism: Parallelism) -> f64 {
+    let hidden = model.hidden as f64;
+    let (heads, kv_heads) = (attention.heads / parallelism.tensor, (attention.kv_heads / parallelism.tensor).max(1));
+    let gates = if attention.has_output_gate { heads } else { 0 };
+    let full_layers = model.layers - attention.linear.map_or(0, |linear| linear.layers);
+    let full = full_layers as f64 * hidden * ((2 * heads + gates + 2 * kv_heads) * attention.head_dim) as f64;
+    let linear = attention.linear.map_or(0.0, |linear| {
+        let LinearAttention { layers, key_heads, value_heads, key_dim, value_dim } = linear;
+        let width = 2 * key_heads * key_dim + 3 * value_heads * value_dim + 2 * value_heads;
+        (layers * width) as f64 * hidden / parallelism.tensor as f64
+    });
+    full + linear
+}
+
+fn latent_weights(model: &Architecture, attention: &LatentAttention, parallelism: Parallelism) -> f64 {
+    let LatentAttention { heads, query_rank, kv_rank, nope_dim, rope_dim, value_dim, .. } = *attention;
+    let hidden = model.hidden;
+    let heads = heads / parallelism.tensor;
+    // The down-projections are on every GPU.
+    let down = hidden * (query_rank + kv_rank + rope_dim);
+    let up = heads * ((nope_dim + rope_dim) * query_rank + (nope_dim + value_dim) * kv_rank + value_dim * hidden);
+    model.layers as f64 * (down + up) as f64
+}
+
+/// Returns the bytes of one sequence on one GPU.
+fn cache_bytes(model: &Architecture, formats: Formats, parallelism: Parallelism, tokens: u64) -> f64 {
+    let tokens = tokens.max(1);
+    match &model.attention {
+        Attention::Latent(attention) => {
+            (model.layers * tokens * (attention.kv_rank + attention.rope_dim)) as f64 * formats.cache.bytes()
+        }
+        Attention::Grouped(attention) => {
+            let linear = attention.linear;
+            let full_layers = model.layers - attention.windowed_layers - linear.map_or(0, |linear| linear.layers);
+            let keys = full_layers * tokens + attention.windowed_layers * tokens.min(attention.window);
+            let kv_heads = (attention.kv_heads / parallelism.tensor).max(1);
+            let state = linear.map_or(0.0, |linear| {
+                let numbers = linear.layers * linear.value_heads * linear.key_dim * linear.value_dim;
+                STATE_BYTES * numbers as f64 / parallelism.tensor as f64
+            });
+            2.0 * (keys * kv_heads * attention.head_dim) as f64 * formats.cache.bytes() + state
+        }
+    }
+}
+
+/// Returns an estimate of the activations of one pass: the stream, the widest layer inside and the logits.
+fn activation_bytes(model: &Architecture, parallelism: Parallelism, sequences: u64, tokens: u64) -> f64 {
+    let tokens = tokens.clamp(1, CHUNK_TOKENS).max(sequences.min(CHUNK_TOKENS));
+    let dense = 3 * model.intermediate.div_ceil(parallelism.tensor);
+    let experts = model.experts.map_or(0, |experts| {
+        experts.top_k * (model.hidden + 3 * experts.intermediate.div_ceil(parallelism.expert_tensor()))
+    });
+    let wide = 4 * model.hidden + dense.max(experts);
+    let logits = sequences * model.vocabulary.div_ceil(parallelism.tensor);
+    ACTIVATION_BYTES * ((tokens * wide) as f64 + 2.0 * logits as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::find;
+    use crate::scheme::Dtype;
+
+    fn needed(name: &str, weights: Scheme, tensor: u64, residents: (u64, u64)) -> Memory {
+        let model = Architecture::load(name).expect("a shipped model");
+        let device = find("h100_sxm").expect("a known device");
+        let parallelism = Parallelism { tensor, ..Parallelism::SINGLE };
+        let (sequences, tokens) = residents;
+        let formats = Formats { weights, cache: Dtype::Bf16 };
+        memory(&model, formats, parallelism, Residents { sequences, tokens }, device)
+    }
+
+    #[test]
+    fn weights_have_the_published_sizes() {
+        for (name, billions) in [
+            ("llama-3.1-8b", 8.03),
+            ("llama-3.1-70b", 70.55),
+            ("llama-3.1-405b", 405.9),
+            ("qwen3-32b", 32.8),
+            ("qwen3-235b-a22b", 235.1),
+            ("mixtral-8x7b", 46.7),
+            ("gpt-oss-120b", 116.8),
+            ("deepseek-v3", 671.0),
+            ("gemma-3-27b", 27.0),
+            ("mistral-small-24b", 23.6),
+            ("minimax-m2.5", 228.7),
+        ] {
+            let model = Architecture::load(name).expect("a shipped model");
+            let error = parameters(&model) / (billions * 1e9) - 1.0;
+            assert!(error.abs() < 0.02, "{name}: {} parameters, published {billions} billion", parameters(&model));
+        }
+        let weights = needed("llama-3.1-70b", Scheme::Bf16, 1, (1, 1)).weights_bytes;
+        assert!((weights / 141.1e9 - 1.0).abs() < 0.01, "{weights}");
+    }
+
+    #[test]
+    fn caches_grow_with_tokens_and_limit_the_batch() {
+        // 80 layers, 8 heads of 128 numbers, keys and values, 2 bytes.
+        let one = needed("llama-3.1-70b", Scheme::Fp8, 1, (1, 1000)).cache_bytes;
+        assert!((one - 80.0 * 8.0 * 128.0 * 2.0 * 2.0 * 1000.0).abs() < 1.0, "{one}");
+        let four = needed("llama-3.1-70b", Scheme::Fp8, 4, (1, 1000)).cache_bytes;
+        assert!((one / four - 4.0).abs() < 1e-9);
+        assert!(!needed("llama-3.1-70b", Scheme::Bf16, 1, (1, 1)).fits());
+        assert_eq!(needed("llama-3.1-70b", Scheme::Bf16, 1, (1, 1)).max_sequences, 0);
+        let served = needed("llama-3.1-70b", Scheme::Fp8, 4, (32, 5120));
+        assert!(served.fits() && served.max_sequences > 32, "{served:?}");
+        // Windows bound the cache of their layers.
+        let short = needed("gemma-3-27b", Scheme::Bf16, 1, (1, 1024)).cache_bytes;
+        let long = needed("gemma-3-27b", Scheme::Bf16, 1, (1, 10240)).cache_bytes;
+        assert!(long < 3.0 * short, "{short} {long}");
+    }
+}

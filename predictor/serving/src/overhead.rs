@@ -1,0 +1,352 @@
+//! Overheads of serving frameworks: the ratio of a server's measured times to the sum of its kernels, learned by a
+//! Gaussian process over the logarithm of the ratio.
+//!
+//! Servers whose sizes and names resemble each other have similar ratios. Part of the similarity depends on sizes and the
+//! kind of the network alone, so that a new model, device or framework is answered, too. Intervals are split conformal:
+//! the errors of held-out configurations, servers and devices, by similarity to what was learned from.
+
+use crate::error::{Error, Result};
+use learn::Cholesky;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Sizes of a server and its load, as logarithms or shares.
+pub const SIZES: usize = 22;
+/// Names of a server: kind of network, model, device, number format, mode, framework, version.
+pub const NAMES: usize = 7;
+/// Quantities that are learned: time to first token and time per token.
+pub const TARGETS: usize = 2;
+/// Coverages of intervals in percent.
+pub const COVERAGES: [u32; 4] = [50, 80, 90, 95];
+
+/// Distance of standardised sizes at which similarity falls by a factor of e.
+const LENGTH_SCALE: f64 = 10.0;
+/// Similarity that remains where one of `NAMES` differs.
+const NAME_SIMILARITY: [f64; NAMES] = [0.5, 0.5, 0.5, 0.7, 0.4, 0.4, 0.6];
+/// Share of the similarity that depends on sizes and the kind of network alone.
+const COMMON_SHARE: f64 = 0.3;
+/// Variance of a measurement relative to that of the ratio.
+const NOISE: f64 = 0.03;
+/// Groups that are held out in turn for intervals.
+const FOLDS: u64 = 5;
+/// Ranges of similarity with an interval of their own.
+const RANGES: usize = 6;
+
+/// A server under load as the process sees it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerFeatures {
+    /// Sizes, see [`SIZES`].
+    pub sizes: [f64; SIZES],
+    /// Names, see [`NAMES`].
+    pub names: [String; NAMES],
+}
+
+/// A measured server under load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OverheadSample {
+    /// The server under load.
+    pub features: ServerFeatures,
+    /// Logarithms of measured over summed times.
+    pub ratios: [f64; TARGETS],
+    /// Key of the configuration: the server and its load.
+    pub configuration: u64,
+    /// Key of the server under any load.
+    pub server: u64,
+}
+
+/// Learned overheads. Field names are part of the file format.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Overheads {
+    /// Where the measurements come from.
+    pub source: String,
+    /// Kernel times that sums were made of.
+    pub kernel_times: String,
+    center: Vec<f32>,
+    scale: Vec<f32>,
+    words: Vec<String>,
+    samples: Vec<LearnedSample>,
+    means: [f64; TARGETS],
+    intervals: Vec<[Range; TARGETS]>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct LearnedSample {
+    sizes: Vec<f32>,
+    words: Vec<u16>,
+    weights: [f32; TARGETS],
+}
+
+/// Half-widths of intervals in a range of similarity.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Range {
+    /// Least similarity to what was learned from.
+    least_similarity: f64,
+    /// Half-widths of logarithms, by `COVERAGES`.
+    half_widths: Vec<f64>,
+}
+
+/// A ratio of measured to summed time with its intervals.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ratio {
+    /// Logarithm of the ratio.
+    pub log: f64,
+    /// Half-widths of its intervals, by `COVERAGES`.
+    pub half_widths: [f64; COVERAGES.len()],
+    /// Similarity to the nearest server that was learned from, from 0 to 1.
+    pub similarity: f64,
+}
+
+impl Overheads {
+    /// Learns from measured servers, with intervals.
+    pub fn learn(samples: &[OverheadSample], source: &str, kernel_times: &str) -> Result<Overheads> {
+        if samples.len() < 2 * RANGES {
+            return Err(Error::Data(format!("{} measured servers are too few to learn overheads", samples.len())));
+        }
+        let mut learned = Overheads::fit(samples);
+        learned.source = source.to_owned();
+        learned.kernel_times = kernel_times.to_owned();
+        let errors = held_out_errors(samples);
+        learned.intervals = ranges(errors);
+        Ok(learned)
+    }
+
+    /// Fits the process without intervals.
+    fn fit(samples: &[OverheadSample]) -> Overheads {
+        let count = samples.len() as f64;
+        let column = |place: usize| samples.iter().map(move |sample| sample.features.sizes[place]);
+        let center: Vec<f32> = (0..SIZES).map(|place| (column(place).sum::<f64>() / count) as f32).collect();
+        let deviation = |place: usize| {
+            let mean = f64::from(center[place]);
+            (column(place).map(|size| (size - mean).powi(2)).sum::<f64>() / count).sqrt()
+        };
+        let scale: Vec<f32> = (0..SIZES).map(|place| deviation(place).max(1e-3) as f32).collect();
+        let words: BTreeSet<&String> = samples.iter().flat_map(|sample| &sample.features.names).collect();
+        let mut learned = Overheads {
+            source: String::new(),
+            kernel_times: String::new(),
+            center,
+            scale,
+            words: words.into_iter().cloned().collect(),
+            samples: Vec::new(),
+            means: [0, 1].map(|target| median(samples.iter().map(|sample| sample.ratios[target]).collect())),
+            intervals: Vec::new(),
+        };
+        learned.samples = samples
+            .iter()
+            .map(|sample| {
+                let (sizes, words) = learned.standardise(&sample.features);
+                LearnedSample { sizes, words, weights: [0.0; TARGETS] }
+            })
+            .collect();
+        learned.solve(samples);
+        learned
+    }
+
+    /// Computes the weights of the process.
+    fn solve(&mut self, samples: &[OverheadSample]) {
+        let width = self.samples.len();
+        let mut gram = vec![0.0; width * width];
+        for (row, one) in self.samples.iter().enumerate() {
+            for (column, other) in self.samples[..row].iter().enumerate() {
+                gram[row * width + column] = similarity((&one.sizes, &one.words), (&other.sizes, &other.words));
+            }
+            gram[row * width + row] = 1.0 + NOISE;
+        }
+        let factor = Cholesky::of(gram, width);
+        for target in 0..TARGETS {
+            let residuals = samples.iter().map(|sample| sample.ratios[target] - self.means[target]).collect();
+            for (sample, weight) in self.samples.iter_mut().zip(factor.solve(residuals)) {
+                sample.weights[target] = weight as f32;
+            }
+        }
+    }
+
+    /// Returns standardised sizes and the numbers of names; unknown names have a number of their own.
+    fn standardise(&self, features: &ServerFeatures) -> (Vec<f32>, Vec<u16>) {
+        let sizes = features.sizes.iter().zip(&self.center).zip(&self.scale);
+        let words = features.names.iter().map(|name| {
+            let place = self.words.binary_search(name);
+            place.map_or(u16::MAX, |place| place as u16)
+        });
+        (sizes.map(|((size, center), scale)| (*size as f32 - center) / scale).collect(), words.collect())
+    }
+
+    /// Returns the ratios of measured to summed times of a server under load: first token, then each token.
+    pub fn ratios(&self, features: &ServerFeatures) -> [Ratio; TARGETS] {
+        let (sizes, words) = self.standardise(features);
+        let (mut nearest, mut logs) = (0.0f64, self.means);
+        for sample in &self.samples {
+            let similarity = similarity((&sizes, &words), (&sample.sizes, &sample.words));
+            nearest = nearest.max(similarity);
+            for (log, weight) in logs.iter_mut().zip(sample.weights) {
+                *log += f64::from(weight) * similarity;
+            }
+        }
+        let range = self.intervals.iter().rfind(|range| range[0].least_similarity <= nearest).or(self.intervals.first());
+        let ratio = |target: usize| {
+            let widths = range.map(|range| &range[target].half_widths);
+            let width = |place: usize| widths.and_then(|widths| widths.get(place).copied()).unwrap_or(f64::INFINITY);
+            Ratio { log: logs[target], half_widths: [0, 1, 2, 3].map(width), similarity: nearest }
+        };
+        [ratio(0), ratio(1)]
+    }
+
+    /// Returns the number of measurements that were learned from.
+    pub fn len(&self) -> usize {
+        self.samples.len()
+    }
+
+    /// Whether nothing was learned.
+    pub fn is_empty(&self) -> bool {
+        self.samples.is_empty()
+    }
+
+    /// Reads overheads that [`Overheads::to_json`] wrote.
+    pub fn from_json(text: &str) -> Result<Overheads> {
+        let damaged = |problem: String| Error::Data(format!("cannot read overheads of servers: {problem}"));
+        let read: Overheads = serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
+        let is_sound = |sample: &LearnedSample| sample.sizes.len() == SIZES && sample.words.len() == NAMES;
+        match [read.center.len(), read.scale.len()] == [SIZES; 2] && read.samples.iter().all(is_sound) {
+            true => Ok(read),
+            false => Err(damaged("a server has the wrong number of sizes".to_owned())),
+        }
+    }
+
+    /// Writes overheads as one JSON document.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("numbers and texts")
+    }
+}
+
+/// Returns the similarity of two servers, from 0 to 1.
+fn similarity(one: (&[f32], &[u16]), other: (&[f32], &[u16])) -> f64 {
+    let squared: f32 = one.0.iter().zip(other.0).map(|(one, other)| (one - other) * (one - other)).sum();
+    let by_sizes = (-f64::from(squared).sqrt() / LENGTH_SCALE).exp();
+    let mut by_names = 1.0;
+    for (place, (one, other)) in one.1.iter().zip(other.1).enumerate() {
+        if one != other || *one == u16::MAX {
+            by_names *= NAME_SIMILARITY[place];
+        }
+    }
+    let by_kind = if one.1[0] == other.1[0] { 1.0 } else { NAME_SIMILARITY[0] };
+    by_sizes * (COMMON_SHARE * by_kind + (1.0 - COMMON_SHARE) * by_names)
+}
+
+/// The absolute errors of a held-out server, and its similarity to what was learned from.
+type HeldOut = (f64, [f64; TARGETS]);
+
+/// Predicts every sample by what was learned without its configuration, without its server and without its device.
+fn held_out_errors(samples: &[OverheadSample]) -> Vec<HeldOut> {
+    let devices: BTreeMap<&str, u64> = samples.iter().map(|sample| sample.features.names[2].as_str()).zip(0..).collect();
+    let by_device = |sample: &OverheadSample| devices[sample.features.names[2].as_str()];
+    let fold = |key: u64| key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+    let divisions: [Box<dyn Fn(&OverheadSample) -> u64>; 3] = [
+        Box::new(move |sample| fold(sample.configuration) % FOLDS),
+        Box::new(move |sample| fold(sample.server) % FOLDS),
+        Box::new(by_device),
+    ];
+    let mut errors = Vec::new();
+    for group_of in divisions {
+        let groups: BTreeSet<u64> = samples.iter().map(&group_of).collect();
+        for group in groups {
+            let (held_out, rest): (Vec<_>, Vec<_>) = samples.iter().cloned().partition(|sample| group_of(sample) == group);
+            if rest.is_empty() {
+                continue;
+            }
+            let learned = Overheads::fit(&rest);
+            errors.extend(held_out.iter().map(|sample| {
+                let ratios = learned.ratios(&sample.features);
+                let error = |target: usize| (ratios[target].log - sample.ratios[target]).abs();
+                (ratios[0].similarity, [error(0), error(1)])
+            }));
+        }
+    }
+    errors
+}
+
+/// Returns the half-widths of intervals by similarity, which never grow with it.
+fn ranges(mut errors: Vec<HeldOut>) -> Vec<[Range; TARGETS]> {
+    errors.sort_by(|one, two| two.0.total_cmp(&one.0));
+    let size = errors.len().div_ceil(RANGES);
+    let mut found: Vec<[Range; TARGETS]> = Vec::new();
+    for part in errors.chunks(size) {
+        let least_similarity = part.last().map_or(0.0, |last| last.0);
+        let range = |target: usize| {
+            let mut sorted: Vec<f64> = part.iter().map(|error| error.1[target]).collect();
+            sorted.sort_by(f64::total_cmp);
+            let of = |(place, coverage): (usize, u32)| {
+                let rank = (f64::from(coverage) / 100.0 * (sorted.len() + 1) as f64).ceil() as usize;
+                let own = sorted[rank.clamp(1, sorted.len()) - 1];
+                found.last().map_or(own, |nearer: &[Range; TARGETS]| own.max(nearer[target].half_widths[place]))
+            };
+            Range { least_similarity, half_widths: COVERAGES.into_iter().enumerate().map(of).collect() }
+        };
+        let both = [range(0), range(1)];
+        found.push(both);
+    }
+    found.reverse();
+    if let Some(first) = found.first_mut() {
+        first.iter_mut().for_each(|range| range.least_similarity = 0.0);
+    }
+    found
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Servers whose ratios depend on two sizes and the framework.
+    fn synthetic(count: u64) -> Vec<OverheadSample> {
+        let sample = |place: u64| {
+            let mut sizes = [0.0; SIZES];
+            sizes[0] = (place % 13) as f64 / 3.0;
+            sizes[1] = (place * 7 % 11) as f64 / 2.0;
+            let framework = ["vllm", "sglang"][(place % 2) as usize];
+            let device = ["h100", "b200", "gb200"][(place % 3) as usize];
+            let names = ["dense", "one", device, "fp8", "aggregated", framework, ""].map(str::to_owned);
+            let ratio = 0.2 * sizes[0] - 0.1 * sizes[1] + if place % 2 == 0 { 0.5 } else { 0.0 };
+            let features = ServerFeatures { sizes, names };
+            OverheadSample { features, ratios: [ratio, ratio / 2.0], configuration: place, server: place % 20 }
+        };
+        (0..count).map(sample).collect()
+    }
+
+    #[test]
+    fn ratios_are_learned_and_intervals_hold() {
+        let samples = synthetic(300);
+        let (train, test) = samples.split_at(200);
+        let learned = Overheads::learn(train, "synthetic", "roofline").expect("enough servers");
+        let errors: Vec<(f64, bool)> = test
+            .iter()
+            .map(|sample| {
+                let [_, ratio] = learned.ratios(&sample.features);
+                let error = (ratio.log - sample.ratios[1]).abs();
+                (error, error <= ratio.half_widths[2])
+            })
+            .collect();
+        assert!(median(errors.iter().map(|error| error.0).collect()) < 0.02);
+        let held = errors.iter().filter(|error| error.1).count();
+        assert!((85..=100).contains(&held), "{held}");
+    }
+
+    #[test]
+    fn strangers_have_wider_intervals_and_files_are_read_back() {
+        let learned = Overheads::learn(&synthetic(200), "synthetic", "roofline").expect("enough servers");
+        let known = synthetic(1).remove(0).features;
+        let mut stranger = known.clone();
+        stranger.names = ["experts", "two", "mi300x", "bf16", "disaggregated", "other", "9"].map(str::to_owned);
+        stranger.sizes = [9.0; SIZES];
+        let (known, far) = (learned.ratios(&known), learned.ratios(&stranger));
+        assert!(known[0].similarity > far[0].similarity && known[0].half_widths[2] <= far[0].half_widths[2]);
+        let again = Overheads::from_json(&learned.to_json()).expect("what was written");
+        assert_eq!(again.ratios(&stranger)[0], far[0]);
+        assert!(Overheads::from_json("{}").is_err());
+        assert!(Overheads::learn(&synthetic(3), "synthetic", "roofline").is_err());
+    }
+}
