@@ -11,11 +11,14 @@ pub mod collectives;
 pub mod device;
 mod error;
 pub mod kernel;
+pub mod measured_servers;
 pub mod memory;
 pub mod overhead;
 pub mod pass_time;
 pub mod plan;
 pub mod scheme;
+pub mod server;
+pub mod server_evaluation;
 pub mod text;
 pub mod times;
 

@@ -1,4 +1,4 @@
-//! Overheads of serving frameworks: the ratio of a server's measured times to the sum of its kernels, learned by a
+//! Overheads of serving frameworks: the ratio of a server's measured times to the roofline of its kernels, learned by a
 //! Gaussian process over the logarithm of the ratio.
 //!
 //! Servers whose sizes and names resemble each other have similar ratios. Part of the similarity depends on sizes and the
@@ -46,7 +46,7 @@ pub struct ServerFeatures {
 pub struct OverheadSample {
     /// The server under load.
     pub features: ServerFeatures,
-    /// Logarithms of measured over summed times.
+    /// Logarithms of measured times over those of the roofline.
     pub ratios: [f64; TARGETS],
     /// Key of the configuration: the server and its load.
     pub configuration: u64,
@@ -60,8 +60,6 @@ pub struct OverheadSample {
 pub struct Overheads {
     /// Where the measurements come from.
     pub source: String,
-    /// Kernel times that sums were made of.
-    pub kernel_times: String,
     center: Vec<f32>,
     scale: Vec<f32>,
     words: Vec<String>,
@@ -86,7 +84,7 @@ struct Range {
     half_widths: Vec<f64>,
 }
 
-/// A ratio of measured to summed time with its intervals.
+/// A ratio of a measured time to that of the roofline, with its intervals.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ratio {
     /// Logarithm of the ratio.
@@ -99,13 +97,12 @@ pub struct Ratio {
 
 impl Overheads {
     /// Learns from measured servers, with intervals.
-    pub fn learn(samples: &[OverheadSample], source: &str, kernel_times: &str) -> Result<Overheads> {
+    pub fn learn(samples: &[OverheadSample], source: &str) -> Result<Overheads> {
         if samples.len() < 2 * RANGES {
             return Err(Error::Data(format!("{} measured servers are too few to learn overheads", samples.len())));
         }
         let mut learned = Overheads::fit(samples);
         learned.source = source.to_owned();
-        learned.kernel_times = kernel_times.to_owned();
         let errors = held_out_errors(samples);
         learned.intervals = ranges(errors);
         Ok(learned)
@@ -124,7 +121,6 @@ impl Overheads {
         let words: BTreeSet<&String> = samples.iter().flat_map(|sample| &sample.features.names).collect();
         let mut learned = Overheads {
             source: String::new(),
-            kernel_times: String::new(),
             center,
             scale,
             words: words.into_iter().cloned().collect(),
@@ -172,7 +168,7 @@ impl Overheads {
         (sizes.map(|((size, center), scale)| (*size as f32 - center) / scale).collect(), words.collect())
     }
 
-    /// Returns the ratios of measured to summed times of a server under load: first token, then each token.
+    /// Returns the ratios of measured times to the roofline of a server under load: first token, then each token.
     pub fn ratios(&self, features: &ServerFeatures) -> [Ratio; TARGETS] {
         let (sizes, words) = self.standardise(features);
         let (mut nearest, mut logs) = (0.0f64, self.means);
@@ -321,7 +317,7 @@ mod tests {
     fn ratios_are_learned_and_intervals_hold() {
         let samples = synthetic(300);
         let (train, test) = samples.split_at(200);
-        let learned = Overheads::learn(train, "synthetic", "roofline").expect("enough servers");
+        let learned = Overheads::learn(train, "synthetic").expect("enough servers");
         let errors: Vec<(f64, bool)> = test
             .iter()
             .map(|sample| {
@@ -337,7 +333,7 @@ mod tests {
 
     #[test]
     fn strangers_have_wider_intervals_and_files_are_read_back() {
-        let learned = Overheads::learn(&synthetic(200), "synthetic", "roofline").expect("enough servers");
+        let learned = Overheads::learn(&synthetic(200), "synthetic").expect("enough servers");
         let known = synthetic(1).remove(0).features;
         let mut stranger = known.clone();
         stranger.names = ["experts", "two", "mi300x", "bf16", "disaggregated", "other", "9"].map(str::to_owned);
@@ -347,6 +343,6 @@ mod tests {
         let again = Overheads::from_json(&learned.to_json()).expect("what was written");
         assert_eq!(again.ratios(&stranger)[0], far[0]);
         assert!(Overheads::from_json("{}").is_err());
-        assert!(Overheads::learn(&synthetic(3), "synthetic", "roofline").is_err());
+        assert!(Overheads::learn(&synthetic(3), "synthetic").is_err());
     }
 }

@@ -32,6 +32,11 @@ pub enum Source {
 pub trait KernelTimes {
     /// Returns the time of one call, or an error if the device does not multiply numbers of the kernel's type.
     fn time(&self, kernel: &Kernel, device: &GpuFacts) -> Result<Estimate>;
+
+    /// Returns the mean power in watts while the kernel runs in a loop, where it is known.
+    fn watts(&self, _kernel: &Kernel, _device: &GpuFacts) -> Option<f64> {
+        None
+    }
 }
 
 /// The bound by peak rate and bandwidth plus the launch overhead.

@@ -1,0 +1,315 @@
+//! Whole servers that others measured, from a table such as `llm_end_to_end.parquet`.
+
+use crate::architecture::Architecture;
+use crate::device::{self, GpuFacts};
+use crate::error::{Error, Result};
+use crate::overhead::{OverheadSample, Overheads};
+use crate::plan::{Formats, Parallelism};
+use crate::scheme::{Dtype, Scheme};
+use crate::server::{Deployment, Framework, Load, Pool, ServingMode};
+use crate::times::Roofline;
+use models::Choice;
+use samples::table::{self, Cells, Column, Table};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::Path;
+
+/// A server that was measured under a load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MeasuredServer {
+    /// The server.
+    pub deployment: Deployment,
+    /// The load.
+    pub load: Load,
+    /// Seconds to the first token, then per token.
+    pub seconds: [f64; 2],
+}
+
+/// Measured servers of a table.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MeasuredServers {
+    /// The servers; a measurement that the table has several times is taken once.
+    pub servers: Vec<MeasuredServer>,
+    /// Rows that were left out, by reason.
+    pub left_out: BTreeMap<String, u64>,
+}
+
+impl MeasuredServer {
+    /// Returns the key of the server under any load.
+    pub fn server_key(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash_server(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Returns the key of the configuration: the server and its load.
+    pub fn configuration_key(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.hash_server(&mut hasher);
+        let Load { concurrency, input_tokens, output_tokens } = self.load;
+        (concurrency, input_tokens, output_tokens).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// The version of the framework does not make another server: predictions across versions would be too easy.
+    fn hash_server(&self, hasher: &mut DefaultHasher) {
+        let Deployment { model, device, formats, framework, mode, prefill, decode, .. } = &self.deployment;
+        (&model.name, &device.system, formats.weights, framework, mode).hash(hasher);
+        for Pool { parallelism: Parallelism { tensor, expert, data }, replicas } in [prefill, decode] {
+            (tensor, expert, data, replicas).hash(hasher);
+        }
+    }
+
+    /// Returns what overheads are learned from.
+    pub fn sample(&self) -> Result<OverheadSample> {
+        let work = self.deployment.work(&self.load, &Roofline)?;
+        let ratio = |target: usize| (self.seconds[target] / work.seconds[target]).ln();
+        Ok(OverheadSample {
+            features: self.deployment.features(&self.load, &work),
+            ratios: [ratio(0), ratio(1)],
+            configuration: self.configuration_key(),
+            server: self.server_key(),
+        })
+    }
+}
+
+impl MeasuredServers {
+    /// Reads a table.
+    pub fn read(path: &Path) -> Result<MeasuredServers> {
+        let table = table::read(path).map_err(|error| Error::Data(error.to_string()))?;
+        MeasuredServers::of_table(&table)
+            .map_err(|problem| Error::Data(format!("cannot use the table `{}`: {problem}", path.display())))
+    }
+
+    fn of_table(table: &Table) -> std::result::Result<MeasuredServers, String> {
+        let rows = Rows::new(table)?;
+        let mut found = MeasuredServers::default();
+        let mut seen = HashSet::new();
+        for row in 0..table.rows {
+            match rows.server(row) {
+                Err(reason) => *found.left_out.entry(reason).or_default() += 1,
+                Ok(server) => {
+                    let bits = server.seconds.map(|seconds| (seconds * 1e7).round() as u64);
+                    match seen.insert((server.configuration_key(), bits)) {
+                        true => found.servers.push(server),
+                        false => *found.left_out.entry("the same measurement again".to_owned()).or_default() += 1,
+                    }
+                }
+            }
+        }
+        match found.servers.is_empty() {
+            true => Err(format!("none of its {} rows is a server that can be used: {:?}", table.rows, found.left_out)),
+            false => Ok(found),
+        }
+    }
+
+    /// Learns overheads of all servers.
+    pub fn learn(&self, source: &str) -> Result<Overheads> {
+        let samples = self.servers.iter().map(MeasuredServer::sample).collect::<Result<Vec<_>>>()?;
+        Overheads::learn(&samples, source)
+    }
+
+    /// Returns the names of the devices.
+    pub fn devices(&self) -> BTreeSet<&str> {
+        self.servers.iter().map(|server| server.deployment.device.name.as_str()).collect()
+    }
+}
+
+/// The columns of the table.
+struct Rows<'a> {
+    table: &'a Table,
+}
+
+/// Columns without which no row can be used.
+const NEEDED: [&str; 11] = [
+    "model_path",
+    "system",
+    "backend",
+    "backend_version",
+    "mode",
+    "isl",
+    "osl",
+    "gemm_quant_mode",
+    "silicon_data_source",
+    "silicon_ttft_ms",
+    "silicon_tpot_ms",
+];
+
+type Read<T> = std::result::Result<T, String>;
+
+impl<'a> Rows<'a> {
+    fn new(table: &'a Table) -> Read<Rows<'a>> {
+        match NEEDED.iter().find(|name| table.column(name).is_none()) {
+            Some(name) => Err(format!("it has no column `{name}`")),
+            None => Ok(Rows { table }),
+        }
+    }
+
+    fn word(&self, row: usize, name: &str) -> &'a str {
+        match self.table.column(name) {
+            Some(Column { cells: Cells::Words { words, codes }, .. }) => &words[codes[row] as usize],
+            _ => "",
+        }
+    }
+
+    /// A positive number; None where the cell is empty or 0.
+    fn number(&self, row: usize, name: &str) -> Option<f64> {
+        match self.table.column(name) {
+            Some(Column { cells: Cells::Numbers(numbers), .. }) => Some(numbers[row]).filter(|number| *number > 0.0),
+            _ => None,
+        }
+    }
+
+    fn count(&self, row: usize, name: &str) -> u64 {
+        self.number(row, name).map_or(1, |number| number as u64)
+    }
+
+    fn server(&self, row: usize) -> Read<MeasuredServer> {
+        let model = Architecture::load(self.word(row, "model_path")).map_err(|error| error.to_string())?;
+        let device = device::find(self.word(row, "system")).map_err(|error| error.to_string())?;
+        let framework = self.word(row, "backend");
+        let mode = self.word(row, "mode");
+        let mode = ServingMode::from_name(mode).ok_or_else(|| format!("unknown mode `{mode}`"))?;
+        let (prefill, decode) = self.pools(row, &model, mode);
+        let deployment = Deployment {
+            formats: formats(&model, device, self.word(row, "gemm_quant_mode"))?,
+            model,
+            device,
+            framework: Framework::from_name(framework).ok_or_else(|| format!("unknown framework `{framework}`"))?,
+            version: self.word(row, "backend_version").to_owned(),
+            mode,
+            prefill,
+            decode,
+        };
+        let milliseconds = |name: &str| self.number(row, name).ok_or_else(|| format!("`{name}` is empty"));
+        let seconds = [milliseconds("silicon_ttft_ms")? / 1e3, milliseconds("silicon_tpot_ms")? / 1e3];
+        let server = MeasuredServer { deployment, load: self.load(row)?, seconds };
+        server.sample().map_err(|error| error.to_string())?;
+        Ok(server)
+    }
+
+    fn load(&self, row: usize) -> Read<Load> {
+        let source = self.word(row, "silicon_data_source");
+        let stated = source.split_once("silicon_concurrency=").map(|(_, rest)| rest);
+        let stated = stated.and_then(|rest| rest.split(|sign: char| !sign.is_ascii_digit()).next()?.parse().ok());
+        let batch = self.number(row, "batch_size").map(|batch| batch as u64 * self.count(row, "attention_dp_size"));
+        let concurrency = stated.or(batch).filter(|concurrency| *concurrency > 0);
+        let tokens = |name: &str| self.number(row, name).map(|tokens| tokens as u64).ok_or(format!("`{name}` is empty"));
+        Ok(Load {
+            concurrency: concurrency.ok_or("the number of requests at once is not known")?,
+            input_tokens: tokens("isl")?,
+            output_tokens: tokens("osl")?,
+        })
+    }
+
+    fn pools(&self, row: usize, model: &Architecture, mode: ServingMode) -> (Pool, Pool) {
+        let pool = |prefix: &str| {
+            let count = |name: &str| self.count(row, &format!("{prefix}{name}"));
+            let stated = Stated {
+                tensor: count("tp_size"),
+                expert_tensor: count("moe_tp_size"),
+                expert: count("moe_ep_size"),
+                data: count("attention_dp_size"),
+            };
+            let pool = stated.pool(model, mode);
+            Pool { replicas: pool.replicas.max(count("num_workers")), ..pool }
+        };
+        match mode {
+            ServingMode::Aggregated => (pool(""), pool("")),
+            ServingMode::Disaggregated => (pool("prefill_"), pool("decode_")),
+        }
+    }
+}
+
+/// A division as the table states it.
+#[derive(Clone, Copy)]
+struct Stated {
+    tensor: u64,
+    expert_tensor: u64,
+    expert: u64,
+    data: u64,
+}
+
+impl Stated {
+    /// Returns the division that is meant. The table multiplies tensor and expert parallelism of the same GPUs in some rows, and
+    /// counts the GPUs of all replicas in others.
+    fn pool(self, model: &Architecture, mode: ServingMode) -> Pool {
+        let Stated { tensor, expert_tensor, expert, data } = self;
+        let is_product = tensor == expert_tensor * expert;
+        let (tensor, expert, data, replicas) = if model.experts.is_none() {
+            (tensor, 1, data, 1)
+        } else if expert_tensor == expert && expert > 1 && is_product {
+            (expert, expert, 1, 1)
+        } else if expert_tensor == expert && expert > 1 && tensor == 1 && data == expert * expert {
+            (1, expert, expert, 1)
+        } else if mode == ServingMode::Disaggregated && expert > 1 && expert_tensor > 1 && is_product {
+            (expert, expert, 1, expert_tensor)
+        } else {
+            (tensor, if (tensor * data).is_multiple_of(expert) { expert } else { 1 }, data, 1)
+        };
+        if model.heads().is_multiple_of(tensor) {
+            return Pool { parallelism: Parallelism { tensor, expert, data }, replicas };
+        }
+        let own = if tensor.is_multiple_of(8) { 8 } else { 4 };
+        Pool { parallelism: Parallelism { tensor: own, expert: 1, data: 1 }, replicas: (tensor / own).max(1) }
+    }
+}
+
+/// The formats of a server: where a device does not multiply the stated type, weights alone have it.
+fn formats(model: &Architecture, device: &GpuFacts, stated: &str) -> Read<Formats> {
+    let weights = match stated {
+        "" => Scheme::Bf16,
+        name => Scheme::from_name(name).ok_or_else(|| format!("unknown number format `{name}`"))?,
+    };
+    let weights = match weights {
+        Scheme::Nvfp4 if device.peak(Dtype::Fp4).is_err() => Scheme::Mxfp4Weights,
+        Scheme::Nvfp4 if model.quantises_experts_only => Scheme::Mxfp4Mxfp8,
+        other => other,
+    };
+    let cache = if weights == Scheme::Bf16 { Dtype::Bf16 } else { Dtype::Fp8 };
+    Ok(Formats { weights, cache })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(model: &str, mode: ServingMode, stated: [u64; 4]) -> (u64, u64, u64, u64) {
+        let [tensor, expert_tensor, expert, data] = stated;
+        let model = Architecture::load(model).expect("a shipped model");
+        let Pool { parallelism, replicas } = Stated { tensor, expert_tensor, expert, data }.pool(&model, mode);
+        parallelism.check(&model).expect("a division that fits");
+        (parallelism.tensor, parallelism.expert, parallelism.data, replicas)
+    }
+
+    #[test]
+    fn divisions_are_read_as_meant() {
+        let (together, apart) = (ServingMode::Aggregated, ServingMode::Disaggregated);
+        assert_eq!(pool("llama-3.1-70b", together, [8, 8, 1, 1]), (8, 1, 1, 1));
+        assert_eq!(pool("deepseek-v3", together, [8, 8, 1, 1]), (8, 1, 1, 1));
+        assert_eq!(pool("deepseek-v3", together, [64, 8, 8, 1]), (8, 8, 1, 1));
+        assert_eq!(pool("deepseek-v3", together, [1, 8, 8, 64]), (1, 8, 8, 1));
+        assert_eq!(pool("deepseek-v3", together, [2, 1, 4, 2]), (2, 4, 2, 1));
+        assert_eq!(pool("deepseek-v3", apart, [32, 8, 4, 1]), (4, 4, 1, 8));
+        assert_eq!(pool("deepseek-v3", apart, [52, 52, 1, 1]), (4, 1, 1, 13));
+    }
+
+    #[test]
+    fn rows_become_servers() {
+        let header = "model_path,system,backend,backend_version,mode,isl,osl,gemm_quant_mode,silicon_data_source,\
+                      silicon_ttft_ms,silicon_tpot_ms,tp_size,moe_tp_size,moe_ep_size,attention_dp_size,batch_size";
+        let row = "meta-llama/Llama-3.1-70B,h100_sxm,vllm,0.1,agg,1024,512,fp8,x; silicon_concurrency=16; y,100,20,4,4,1,1,16";
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("servers.csv");
+        let other = row.replace("Llama-3.1-70B", "Llama-9-70B");
+        std::fs::write(&path, format!("{header}\n{row}\n{row}\n{other}\n")).expect("a file");
+        let read = MeasuredServers::read(&path).expect("servers");
+        let [server] = &read.servers[..] else { panic!("{:?}", read.left_out) };
+        assert_eq!(server.load, Load { concurrency: 16, input_tokens: 1024, output_tokens: 512 });
+        assert_eq!((server.seconds, server.deployment.decode.parallelism.tensor), ([0.1, 0.02], 4));
+        assert_eq!(read.left_out.values().sum::<u64>(), 2);
+        std::fs::write(&path, "model_path\nx\n").expect("a file");
+        let error = MeasuredServers::read(&path).expect_err("columns lack").to_string();
+        assert!(error.contains("it has no column `system`"), "{error}");
+    }
+}

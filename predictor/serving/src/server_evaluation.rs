@@ -1,0 +1,204 @@
+//! Errors of predicted servers, half of which are held out.
+
+use crate::error::{Error, Result};
+use crate::measured_servers::{MeasuredServer, MeasuredServers};
+use crate::overhead::{COVERAGES, OverheadSample, Overheads, TARGETS};
+use models::Choice;
+use rand::seq::SliceRandom;
+use rand::SeedableRng;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+
+models::choice! {
+    /// What is held out together.
+    pub enum HeldOutServers {
+        /// Half of the configurations: a server under one load, with all its repeats
+        Configurations = "configurations",
+        /// Half of the servers, under all loads
+        Servers = "servers",
+        /// One device after the other, with all its servers
+        Devices = "devices",
+    }
+}
+
+models::choice! {
+    /// A way to predict a server.
+    pub enum ServerLearner {
+        /// Kernels and learned overheads
+        Overheads = "ours",
+        /// The roofline and one factor for each device
+        DeviceFactor = "factor",
+        /// The roofline of the kernels
+        Roofline = "roofline",
+    }
+}
+
+/// Names of what is predicted.
+pub const TARGET_NAMES: [&str; TARGETS] = ["time to first token", "time per token"];
+
+/// Errors of one learner on held-out servers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ServerErrors {
+    /// What was held out.
+    pub held_out: HeldOutServers,
+    /// What was predicted.
+    pub target: &'static str,
+    /// How it was predicted.
+    pub learner: ServerLearner,
+    /// Framework or device that the errors are of; `all` for all.
+    pub group: String,
+    /// Predictions, of all seeds together.
+    pub rows: usize,
+    /// Median error in percent.
+    pub median: f64,
+    /// The 90th percentile of the error in percent.
+    pub p90: f64,
+    /// Mean error in percent.
+    pub mape: f64,
+    /// Intervals, where the learner has some.
+    pub intervals: Vec<IntervalErrors>,
+}
+
+/// How often intervals hold.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct IntervalErrors {
+    /// Percent that is promised.
+    pub promised: u32,
+    /// Percent that hold.
+    pub held: f64,
+    /// Median ratio of the upper to the lower end.
+    pub high_over_low: f64,
+}
+
+/// One prediction of a held-out server.
+struct Outcome<'a> {
+    server: &'a MeasuredServer,
+    /// Logarithms of predicted over measured times, by target and learner.
+    errors: [[f64; ServerLearner::ALL.len()]; TARGETS],
+    half_widths: [[f64; COVERAGES.len()]; TARGETS],
+}
+
+/// Evaluates servers with half of them held out, for each seed, and with devices held out.
+pub fn evaluate(measured: &MeasuredServers, seeds: &[u64]) -> Result<Vec<ServerErrors>> {
+    let samples = measured.servers.iter().map(MeasuredServer::sample).collect::<Result<Vec<_>>>()?;
+    let mut found = Vec::new();
+    for held_out in HeldOutServers::ALL {
+        let mut outcomes = Vec::new();
+        for division in divisions(*held_out, measured, seeds) {
+            outcomes.extend(predict_division(measured, &samples, &division)?);
+        }
+        for target in 0..TARGETS {
+            for (place, learner) in ServerLearner::ALL.iter().enumerate() {
+                let all: Vec<&Outcome<'_>> = outcomes.iter().collect();
+                found.push(errors(*held_out, (target, place), "all", &all));
+                if *learner == ServerLearner::Overheads {
+                    let groups = grouped(&outcomes);
+                    found.extend(groups.iter().map(|(name, group)| errors(*held_out, (target, place), name, group)));
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns for each division whether a server is learned from.
+fn divisions(held_out: HeldOutServers, measured: &MeasuredServers, seeds: &[u64]) -> Vec<Vec<bool>> {
+    let key = |server: &MeasuredServer| match held_out {
+        HeldOutServers::Configurations => server.configuration_key(),
+        HeldOutServers::Servers | HeldOutServers::Devices => server.server_key(),
+    };
+    if held_out == HeldOutServers::Devices {
+        let is_other = |device: &str| measured.servers.iter().map(|one| one.deployment.device.name != device).collect();
+        return measured.devices().into_iter().map(is_other).collect();
+    }
+    let keys: Vec<u64> = measured.servers.iter().map(key).collect();
+    let half = |seed: &u64| {
+        let mut distinct: Vec<u64> = keys.iter().copied().collect::<BTreeSet<u64>>().into_iter().collect();
+        distinct.shuffle(&mut rand_chacha::ChaCha8Rng::seed_from_u64(*seed));
+        let learned: BTreeSet<u64> = distinct[..distinct.len() / 2].iter().copied().collect();
+        keys.iter().map(|key| learned.contains(key)).collect()
+    };
+    seeds.iter().map(half).collect()
+}
+
+fn predict_division<'a>(
+    measured: &'a MeasuredServers,
+    samples: &[OverheadSample],
+    is_learned: &[bool],
+) -> Result<Vec<Outcome<'a>>> {
+    let part = |wanted: bool| samples.iter().zip(&measured.servers).zip(is_learned).filter(move |(_, is)| **is == wanted);
+    let train: Vec<OverheadSample> = part(true).map(|((sample, _), _)| sample.clone()).collect();
+    if train.is_empty() || train.len() == samples.len() {
+        return Err(Error::Data("too few servers to hold some out".to_owned()));
+    }
+    let learned = Overheads::learn(&train, "held out")?;
+    let factors = device_factors(&train);
+    let outcome = |(sample, server): (&OverheadSample, &'a MeasuredServer)| {
+        let ratios = learned.ratios(&sample.features);
+        let factor = |target: usize| factors.get(&sample.features.names[2]).map_or(0.0, |factors| factors[target]);
+        let of = |target: usize| {
+            let measured = sample.ratios[target];
+            [ratios[target].log - measured, factor(target) - measured, -measured]
+        };
+        Outcome { server, errors: [of(0), of(1)], half_widths: [ratios[0].half_widths, ratios[1].half_widths] }
+    };
+    Ok(part(false).map(|(both, _)| outcome(both)).collect())
+}
+
+/// The median ratio of each device.
+fn device_factors(samples: &[OverheadSample]) -> BTreeMap<String, [f64; TARGETS]> {
+    let mut by_device: BTreeMap<String, Vec<[f64; TARGETS]>> = BTreeMap::new();
+    for sample in samples {
+        by_device.entry(sample.features.names[2].clone()).or_default().push(sample.ratios);
+    }
+    let middle = |ratios: Vec<[f64; TARGETS]>| [0, 1].map(|target| percentile(ratios.iter().map(|of| of[target]), 0.5));
+    by_device.into_iter().map(|(device, ratios)| (device, middle(ratios))).collect()
+}
+
+/// Outcomes by framework and by device.
+fn grouped<'a, 'b>(outcomes: &'b [Outcome<'a>]) -> BTreeMap<String, Vec<&'b Outcome<'a>>> {
+    let mut groups: BTreeMap<String, Vec<&Outcome<'_>>> = BTreeMap::new();
+    for outcome in outcomes {
+        let deployment = &outcome.server.deployment;
+        for name in [deployment.framework.name(), &deployment.device.name, deployment.mode.name()] {
+            groups.entry(name.to_owned()).or_default().push(outcome);
+        }
+    }
+    groups
+}
+
+fn errors(
+    held_out: HeldOutServers,
+    (target, learner): (usize, usize),
+    group: &str,
+    outcomes: &[&Outcome<'_>],
+) -> ServerErrors {
+    let percent = || outcomes.iter().map(|outcome| 100.0 * (outcome.errors[target][learner].exp() - 1.0).abs());
+    let is_ours = ServerLearner::ALL[learner] == ServerLearner::Overheads;
+    let interval = |(place, promised): (usize, &u32)| {
+        let holds = |outcome: &&&Outcome<'_>| outcome.errors[target][learner].abs() <= outcome.half_widths[target][place];
+        let widths = outcomes.iter().map(|outcome| (2.0 * outcome.half_widths[target][place]).exp());
+        IntervalErrors {
+            promised: *promised,
+            held: 100.0 * outcomes.iter().filter(holds).count() as f64 / outcomes.len() as f64,
+            high_over_low: percentile(widths, 0.5),
+        }
+    };
+    ServerErrors {
+        held_out,
+        target: TARGET_NAMES[target],
+        learner: ServerLearner::ALL[learner],
+        group: group.to_owned(),
+        rows: outcomes.len(),
+        median: percentile(percent(), 0.5),
+        p90: percentile(percent(), 0.9),
+        mape: percent().sum::<f64>() / outcomes.len() as f64,
+        intervals: if is_ours { COVERAGES.iter().enumerate().map(interval).collect() } else { Vec::new() },
+    }
+}
+
+fn percentile(values: impl Iterator<Item = f64>, share: f64) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get((share * sorted.len() as f64) as usize).or(sorted.last()).copied().unwrap_or(f64::NAN)
+}
