@@ -5,9 +5,11 @@ use crate::{DONE, paper, print, print_json};
 use clap::Args;
 use predictor::devices::{KnownDevice, known_devices};
 use predictor::{Result, bundle, queries};
-use report::{Table, figures, number, size, words};
+use report::{Table, figures, number, or_unknown, size, words};
 use samples::table::Mapping;
 use serde_json::json;
+use serving::device::{self, GpuFacts};
+use serving::server::shipped_overheads;
 use std::path::PathBuf;
 
 #[derive(Clone, Debug, Args)]
@@ -37,11 +39,49 @@ pub fn run(arguments: &Devices) -> Result<u8> {
     }
     if arguments.json {
         let device = |(predictor, device): &(String, KnownDevice)| json!({ "predictor": predictor, "known": device });
-        print_json(&json!({ "devices": listed.iter().map(device).collect::<Vec<_>>() }))?;
+        let gpus = device::all().iter().map(|gpu| json!({ "facts": gpu, "measured_servers": measured_servers(gpu) }));
+        let devices: Vec<_> = listed.iter().map(device).collect();
+        print_json(&json!({ "devices": devices, "gpus_of_language_models": gpus.collect::<Vec<_>>() }))?;
         return Ok(DONE);
     }
     print(&table(&listed).on(&paper()))?;
+    print("\nGPUs of language models, by their data sheets, and how many whole servers were measured on them:")?;
+    print(&gpu_table().on(&paper()))?;
     Ok(DONE)
+}
+
+/// Returns the number of measured servers on a GPU that overheads were learned from.
+fn measured_servers(gpu: &GpuFacts) -> usize {
+    shipped_overheads().count_on(&gpu.system)
+}
+
+fn gpu_table() -> Table {
+    let mut table = Table::new([
+        words("device").least(20),
+        words("or").least(6),
+        figures("bf16 TFLOP/s"),
+        figures("fp8"),
+        figures("fp4"),
+        figures("GB/s"),
+        figures("GB"),
+        figures("W").drops(1),
+        figures("servers").drops(2),
+    ]);
+    for gpu in device::all() {
+        let tera = |rate: Option<f64>| or_unknown(rate, |rate| number(rate / 1e12));
+        table.row([
+            gpu.name.clone(),
+            gpu.system.clone(),
+            tera(Some(gpu.bf16_flops)),
+            tera(gpu.fp8_flops),
+            tera(gpu.fp4_flops),
+            number(gpu.bandwidth_bytes_per_s / 1e9),
+            number(gpu.memory_bytes / 1e9),
+            number(gpu.power_limit_w),
+            measured_servers(gpu).to_string(),
+        ]);
+    }
+    table
 }
 
 fn table(listed: &[(String, KnownDevice)]) -> Table {

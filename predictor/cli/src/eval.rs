@@ -1,5 +1,6 @@
 //! `oppredict eval`.
 
+use crate::language_models::evaluate_servers;
 use crate::loading::{load_samples, load_unmeasured_samples};
 use crate::options::{Data, saved};
 use crate::{DONE, WORSE, begin, finish, paper, print_json, print_text};
@@ -37,6 +38,9 @@ pub struct Eval {
     /// schedules, K machines, asked for the fastest thread count of their curves by three and four probes.
     #[arg(long, default_value = "P1", value_name = "NAME")]
     pub protocol: String,
+    /// Evaluate servers of language models: --data is one table of whole servers, half of whose configurations are held out
+    #[arg(long, conflicts_with_all = ["mapping", "protocol", "gate", "html"])]
+    pub servers: bool,
     /// Learners to compare, separated by commas
     #[arg(
         long,
@@ -99,8 +103,8 @@ pub struct Eval {
 }
 
 pub fn run(eval: &Eval) -> Result<u8> {
-    if eval.protocol.eq_ignore_ascii_case(CURVES_PROTOCOL) {
-        return run_curves(eval);
+    if eval.servers {
+        return evaluate_servers(&eval.data.data, eval.seeds, eval.json);
     }
     let view = View::from_name(&eval.know)
         .ok_or_else(|| Error::unknown("view", &eval.know, View::ALL.map(|one| one.name())))?;

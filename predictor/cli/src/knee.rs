@@ -1,15 +1,14 @@
 //! `oppredict knee`.
 
 use crate::installation::collector;
+use crate::language_models::{self, ServerFlags};
 use crate::loading::read_predictor;
 use crate::options::PredictorFlags;
 use crate::{DONE, begin, finish, paper, print_json, print_text};
 use clap::Args;
-use datasets::output::Output;
-use predictor::knee::{Knee, KneeOptions, Probing, find_knee, find_table_knee};
-use predictor::queries::{self, Setting};
-use predictor::{Result, pages};
-use report::quantity::whole_seconds;
+use predictor::knee::{Knee, KneeOptions, Probing, find_knee};
+use predictor::queries::{self, Operator, Setting};
+use predictor::{Error, Result, pages};
 use report::{Cell, Table, between, duration, figures, words};
 use samples::table::CurveMapping;
 use serde_json::json;
@@ -20,26 +19,20 @@ use std::time::Duration;
 pub struct KneeArguments {
     #[command(flatten)]
     pub asked: PredictorFlags,
-    /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`; with --data as the table names it
-    #[arg(long, value_name = "TEXT")]
-    pub op: String,
-    /// Answer from the rows of --op on --device in this table, without a predictor; repeatable
-    ///
-    /// Curves of its other machines are the prior.
-    #[arg(long, value_name = "PATH", requires_all = ["mapping", "device"], conflicts_with_all = ["predictor", "calibration", "probe", "knob", "threads", "over"])]
-    pub data: Vec<PathBuf>,
-    /// TOML file that names the table's columns for operator, device, threads and time
-    #[arg(long, value_name = "FILE", requires = "data")]
-    pub mapping: Option<PathBuf>,
-    /// Use only this many rows, the most informative first [default: all]
-    ///
-    /// The answer then says what the other rows would have saved.
-    #[arg(long, value_name = "COUNT", requires = "data", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    pub probes: Option<u32>,
-    /// Axis of the curve: `threads` or a knob such as `tile_x`; repeatable
-    #[arg(long, default_value = "threads", value_name = "NAME")]
+    /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`
+    #[arg(long, value_name = "TEXT", required_unless_present = "model")]
+    pub op: Option<String>,
+    /// Language model on GPUs in place of an operator, such as `llama-3.1-70b`
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["op", "probe", "html"])]
+    pub model: Option<String>,
+    /// What the curve goes over: `threads` or a knob such as `tile_x`; with --model `batch` or `context`; repeatable [default:
+    /// threads, with --model batch]
+    #[arg(long, value_name = "NAME")]
     pub over: Vec<String>,
-    /// Maximum number of threads of the curve [default: that of the training data]
+    /// Requests at once of --model, for curves over the context
+    #[arg(long, default_value_t = 1, value_name = "N", requires = "model")]
+    pub batch: i64,
+    /// The curve over threads goes from one to this many; all that the predictor learned from if left out
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=4096))]
     pub most_threads: Option<u32>,
     /// Number of threads of curves over knobs [default: all of the device]
@@ -71,16 +64,30 @@ pub struct KneeArguments {
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
+    /// The server of --model.
+    #[command(flatten)]
+    pub server: ServerFlags,
 }
 
 /// Prints each curve and its knee.
 pub fn run(arguments: &KneeArguments) -> Result<u8> {
+    let over = |default: &str| match arguments.over.is_empty() {
+        true => vec![default.to_owned()],
+        false => arguments.over.clone(),
+    };
+    if let Some(model) = &arguments.model {
+        let KneeArguments { server, device, batch, json, .. } = arguments;
+        return language_models::knee(server, model, device.as_deref(), *batch, &over("batch"), *json);
+    }
+    let Some(text) = &arguments.op else {
+        return Err(Error::Query("say whose knee to find: --op or --model".to_owned()));
+    };
     let page = begin(arguments.html.as_deref())?;
     if let (Some(mapping), Some(device)) = (&arguments.mapping, &arguments.device) {
         return in_table(arguments, mapping, device, page);
     }
     let (predictor, _) = read_predictor(&arguments.asked, arguments.device.as_deref(), None)?;
-    let operator = queries::operator(&arguments.op, None)?;
+    let operator = queries::operator(text, None)?;
     let mut usual = Setting {
         device: arguments.device.clone(),
         threads: arguments.threads.map(f64::from),
@@ -91,14 +98,14 @@ pub fn run(arguments: &KneeArguments) -> Result<u8> {
     let device = queries::device(&predictor, &usual)?.to_owned();
     let probing = arguments.probe.then(|| Probing {
         program: arguments.opcollect.clone().unwrap_or_else(collector),
-        operator: arguments.op.clone(),
+        operator: text.clone(),
         deadline: Duration::from_secs(arguments.deadline),
     });
     let options = KneeOptions { most_threads: arguments.most_threads, probing };
     let mut knees = Vec::new();
-    for over in &arguments.over {
-        let found = find_knee(&predictor, &operator, &usual, over, &options)?;
-        print_text(arguments.json, &overview(&operator.text, &found))?;
+    for over in over("threads") {
+        let found = find_knee(&predictor, &operator, &usual, &over, &options)?;
+        print_text(arguments.json, &overview(&operator, &found))?;
         knees.push(found);
     }
     finish(page, || pages::curves(&operator.text, &device, &knees).into_bytes())?;

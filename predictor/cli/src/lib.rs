@@ -17,6 +17,7 @@ mod in_place;
 mod installation;
 mod interference;
 mod knee;
+mod language_models;
 mod loading;
 mod options;
 mod place;

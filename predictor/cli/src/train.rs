@@ -1,5 +1,6 @@
 //! `oppredict train`.
 
+use crate::language_models::train_servers;
 use crate::loading::load_samples;
 use crate::options::{Data, saved};
 use crate::{DONE, DONE_WITH_LOSSES, begin, finish, paper, print_json, print_text};
@@ -20,7 +21,10 @@ pub struct Train {
     /// Output file of the predictor
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Seed of all random choices
+    /// Learn the overheads of servers of language models from one table of whole servers
+    #[arg(long, conflicts_with = "mapping")]
+    pub servers: bool,
+    /// Seed of everything random
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
     /// Tune the hyperparameters per operator; takes about seven times as long
@@ -37,6 +41,9 @@ pub struct Train {
 }
 
 pub fn run(train: &Train) -> Result<u8> {
+    if train.servers {
+        return train_servers(&train.data.data, &train.out, train.json);
+    }
     let out = begin(Some(&train.out))?;
     let samples = load_samples(&train.data)?;
     let min_split_loss = train.min_split_loss;

@@ -181,7 +181,7 @@ macro_rules! shipped {
 }
 
 const SHIPPED: &[Shipped] = &[
-    shipped!("deepseek-v3", "deepseek-r1", "deepseek-v3.1", "deepseek-v3-0324"),
+    shipped!("deepseek-v3", "deepseek-r1", "deepseek-v3.1", "deepseek-v3.1-nvfp4", "deepseek-v3-0324"),
     shipped!("gemma-3-27b", "gemma-3-27b-it"),
     shipped!("glm-5", "glm-5-fp8"),
     shipped!("gpt-oss-120b"),

@@ -14,6 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 pub const SIZES: usize = 22;
 /// Names of a server: kind of network, model, device, number format, mode, framework, version.
 pub const NAMES: usize = 7;
+/// Places of the device and of the mode in the names.
+pub(crate) const DEVICE: usize = 2;
+const MODE: usize = 4;
 /// Quantities that are learned: time to first token and time per token.
 pub const TARGETS: usize = 2;
 /// Coverages of intervals in percent.
@@ -30,7 +33,7 @@ const NOISE: f64 = 0.03;
 /// Groups that are held out in turn for intervals.
 const FOLDS: u64 = 5;
 /// Ranges of similarity with an interval of their own.
-const RANGES: usize = 6;
+const RANGES: usize = 5;
 
 /// A server under load as the process sees it.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +68,8 @@ pub struct Overheads {
     words: Vec<String>,
     samples: Vec<LearnedSample>,
     means: [f64; TARGETS],
-    intervals: Vec<[Range; TARGETS]>,
+    /// By mode of serving.
+    intervals: BTreeMap<String, Vec<[Range; TARGETS]>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -103,8 +107,7 @@ impl Overheads {
         }
         let mut learned = Overheads::fit(samples);
         learned.source = source.to_owned();
-        let errors = held_out_errors(samples);
-        learned.intervals = ranges(errors);
+        learned.intervals = held_out_errors(samples).into_iter().map(|(mode, errors)| (mode, ranges(errors))).collect();
         Ok(learned)
     }
 
@@ -126,7 +129,7 @@ impl Overheads {
             words: words.into_iter().cloned().collect(),
             samples: Vec::new(),
             means: [0, 1].map(|target| median(samples.iter().map(|sample| sample.ratios[target]).collect())),
-            intervals: Vec::new(),
+            intervals: BTreeMap::new(),
         };
         learned.samples = samples
             .iter()
@@ -153,7 +156,7 @@ impl Overheads {
         for target in 0..TARGETS {
             let residuals = samples.iter().map(|sample| sample.ratios[target] - self.means[target]).collect();
             for (sample, weight) in self.samples.iter_mut().zip(factor.solve(residuals)) {
-                sample.weights[target] = weight as f32;
+                sample.weights[target] = ((weight * 1e5).round() / 1e5) as f32;
             }
         }
     }
@@ -165,7 +168,7 @@ impl Overheads {
             let place = self.words.binary_search(name);
             place.map_or(u16::MAX, |place| place as u16)
         });
-        (sizes.map(|((size, center), scale)| (*size as f32 - center) / scale).collect(), words.collect())
+        (sizes.map(|((size, center), scale)| rounded((*size as f32 - center) / scale)).collect(), words.collect())
     }
 
     /// Returns the ratios of measured times to the roofline of a server under load: first token, then each token.
@@ -179,7 +182,8 @@ impl Overheads {
                 *log += f64::from(weight) * similarity;
             }
         }
-        let range = self.intervals.iter().rfind(|range| range[0].least_similarity <= nearest).or(self.intervals.first());
+        let ranges = self.intervals.get(&features.names[MODE]).or(self.intervals.values().next());
+        let range = ranges.and_then(|ranges| ranges.iter().rfind(|range| range[0].least_similarity <= nearest));
         let ratio = |target: usize| {
             let widths = range.map(|range| &range[target].half_widths);
             let width = |place: usize| widths.and_then(|widths| widths.get(place).copied()).unwrap_or(f64::INFINITY);
@@ -191,6 +195,12 @@ impl Overheads {
     /// Returns the number of measurements that were learned from.
     pub fn len(&self) -> usize {
         self.samples.len()
+    }
+
+    /// Returns the number of measurements on a device.
+    pub fn count_on(&self, system: &str) -> usize {
+        let Ok(word) = self.words.binary_search_by(|known| known.as_str().cmp(system)) else { return 0 };
+        self.samples.iter().filter(|sample| usize::from(sample.words[DEVICE]) == word).count()
     }
 
     /// Whether nothing was learned.
@@ -215,6 +225,11 @@ impl Overheads {
     }
 }
 
+/// Rounds a standardised size, so that files are short.
+fn rounded(size: f32) -> f32 {
+    (size * 1e3).round() / 1e3
+}
+
 /// Returns the similarity of two servers, from 0 to 1.
 fn similarity(one: (&[f32], &[u16]), other: (&[f32], &[u16])) -> f64 {
     let squared: f32 = one.0.iter().zip(other.0).map(|(one, other)| (one - other) * (one - other)).sum();
@@ -233,16 +248,17 @@ fn similarity(one: (&[f32], &[u16]), other: (&[f32], &[u16])) -> f64 {
 type HeldOut = (f64, [f64; TARGETS]);
 
 /// Predicts every sample by what was learned without its configuration, without its server and without its device.
-fn held_out_errors(samples: &[OverheadSample]) -> Vec<HeldOut> {
-    let devices: BTreeMap<&str, u64> = samples.iter().map(|sample| sample.features.names[2].as_str()).zip(0..).collect();
-    let by_device = |sample: &OverheadSample| devices[sample.features.names[2].as_str()];
+/// Returns errors by mode of serving.
+fn held_out_errors(samples: &[OverheadSample]) -> BTreeMap<String, Vec<HeldOut>> {
+    let devices: BTreeMap<&str, u64> = samples.iter().map(|sample| sample.features.names[DEVICE].as_str()).zip(0..).collect();
+    let by_device = |sample: &OverheadSample| devices[sample.features.names[DEVICE].as_str()];
     let fold = |key: u64| key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
     let divisions: [Box<dyn Fn(&OverheadSample) -> u64>; 3] = [
         Box::new(move |sample| fold(sample.configuration) % FOLDS),
         Box::new(move |sample| fold(sample.server) % FOLDS),
         Box::new(by_device),
     ];
-    let mut errors = Vec::new();
+    let mut errors: BTreeMap<String, Vec<HeldOut>> = BTreeMap::new();
     for group_of in divisions {
         let groups: BTreeSet<u64> = samples.iter().map(&group_of).collect();
         for group in groups {
@@ -251,11 +267,12 @@ fn held_out_errors(samples: &[OverheadSample]) -> Vec<HeldOut> {
                 continue;
             }
             let learned = Overheads::fit(&rest);
-            errors.extend(held_out.iter().map(|sample| {
+            for sample in held_out {
                 let ratios = learned.ratios(&sample.features);
                 let error = |target: usize| (ratios[target].log - sample.ratios[target]).abs();
-                (ratios[0].similarity, [error(0), error(1)])
-            }));
+                let of_mode = errors.entry(sample.features.names[MODE].clone()).or_default();
+                of_mode.push((ratios[0].similarity, [error(0), error(1)]));
+            }
         }
     }
     errors

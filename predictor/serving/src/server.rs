@@ -11,6 +11,7 @@ use crate::plan::{CallWork, Formats, Parallelism, Pass, plan};
 use crate::times::{KernelTimes, Roofline};
 use models::Choice;
 use serde::Serialize;
+use std::sync::LazyLock;
 
 /// Share of the prompts of all sequences that a new prompt waits for, before overheads are learned.
 const WAITING_SHARE: f64 = 0.05;
@@ -262,6 +263,15 @@ impl Deployment {
         let residents = Residents { sequences, tokens: load.input_tokens + load.output_tokens };
         memory(&self.model, self.formats, self.decode.parallelism, residents, self.device)
     }
+}
+
+/// Returns the overheads that came with the program, which `oppredict train --servers` learned from public tables.
+pub fn shipped_overheads() -> &'static Overheads {
+    static SHIPPED: LazyLock<Overheads> = LazyLock::new(|| {
+        let text = include_str!("../../../datasets/published/servers.json");
+        Overheads::from_json(text).expect("the file that `oppredict train --servers` wrote")
+    });
+    &SHIPPED
 }
 
 /// The prompts of all sequences that one group of a pool computes.

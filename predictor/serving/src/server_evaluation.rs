@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::measured_servers::{MeasuredServer, MeasuredServers};
-use crate::overhead::{COVERAGES, OverheadSample, Overheads, TARGETS};
+use crate::overhead::{COVERAGES, DEVICE, OverheadSample, Overheads, TARGETS};
 use models::Choice;
 use rand::seq::SliceRandom;
 use rand::SeedableRng;
@@ -135,7 +135,7 @@ fn predict_division<'a>(
     let factors = device_factors(&train);
     let outcome = |(sample, server): (&OverheadSample, &'a MeasuredServer)| {
         let ratios = learned.ratios(&sample.features);
-        let factor = |target: usize| factors.get(&sample.features.names[2]).map_or(0.0, |factors| factors[target]);
+        let factor = |target: usize| factors.get(&sample.features.names[DEVICE]).map_or(0.0, |factors| factors[target]);
         let of = |target: usize| {
             let measured = sample.ratios[target];
             [ratios[target].log - measured, factor(target) - measured, -measured]
@@ -149,7 +149,7 @@ fn predict_division<'a>(
 fn device_factors(samples: &[OverheadSample]) -> BTreeMap<String, [f64; TARGETS]> {
     let mut by_device: BTreeMap<String, Vec<[f64; TARGETS]>> = BTreeMap::new();
     for sample in samples {
-        by_device.entry(sample.features.names[2].clone()).or_default().push(sample.ratios);
+        by_device.entry(sample.features.names[DEVICE].clone()).or_default().push(sample.ratios);
     }
     let middle = |ratios: Vec<[f64; TARGETS]>| [0, 1].map(|target| percentile(ratios.iter().map(|of| of[target]), 0.5));
     by_device.into_iter().map(|(device, ratios)| (device, middle(ratios))).collect()

@@ -4,6 +4,7 @@ mod schedules;
 mod table;
 mod texts;
 
+use crate::language_models::{self, ServerFlags};
 use crate::loading::read_predictor;
 use crate::options::{PredictorFlags, model_source};
 use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text};
@@ -26,7 +27,8 @@ Examples:
   oppredict predict --predictor cpu.opp --model resnet-18 --batchsize 4 --threads 1
   oppredict predict --predictor cpu.opp --modelsource transformers --model gpt2 --sequence 64
   opcollect build --modelsource simple --modelname matmul:m=512,n=512,k=512 --schedules 64 --out built
-  oppredict predict --predictor cpu.opp --op matmul:m=512,n=512,k=512 --space built/plan.json --best 5";
+  oppredict predict --predictor cpu.opp --op matmul:m=512,n=512,k=512 --space built/plan.json --best 5
+  oppredict predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --tensor-parallel 4 --batch 32 --context 4096";
 
 #[derive(Clone, Debug, Args)]
 pub struct Predict {
@@ -65,8 +67,8 @@ pub struct Predict {
     /// Number of schedules of --space to show
     #[arg(long, default_value_t = 10, value_name = "COUNT", requires = "space")]
     pub best: usize,
-    /// Batch size of --model
-    #[arg(long, default_value_t = 1)]
+    /// Batch size of --model; of a language model on GPUs, the requests at once
+    #[arg(long, visible_alias = "batch", default_value_t = 1)]
     pub batchsize: i64,
     /// Overhead of the framework per operator, in microseconds
     #[arg(long, default_value_t = 0.0, value_name = "TIME")]
@@ -101,6 +103,9 @@ pub struct Predict {
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
+    /// The server of a language model.
+    #[command(flatten)]
+    pub server: ServerFlags,
 }
 
 pub fn run(predict: &Predict) -> Result<u8> {
@@ -111,6 +116,10 @@ pub fn run(predict: &Predict) -> Result<u8> {
         std::mem::take(&mut predict.named).into_iter().partition(is_operator);
     predict.op.extend(operators);
     predict.model.extend(models);
+    if predict.server.is_given() && predict.op.is_empty() && !predict.model.is_empty() {
+        let Predict { server, model, device, batchsize, json, .. } = &predict;
+        return language_models::predict(server, model, device.as_deref(), *batchsize, *json);
+    }
     answer(&predict)
 }
 

@@ -1,0 +1,174 @@
+//! `oppredict knee` for servers of language models: times over batch or context.
+
+use super::answers::{answer, times};
+use super::texts::heading;
+use super::{ServerFlags, ServerQuestion};
+use crate::{DONE, DONE_WITH_LOSSES, paper, print_json, print_text};
+use predictor::{Error, Result};
+use report::{Cell, Table, duration, figures, number, words};
+use serde::Serialize;
+use serde_json::json;
+use serving::server::ServerAnswer;
+
+/// Largest batch and longest prompt of a curve.
+const MAX_BATCH: u64 = 1024;
+const MAX_CONTEXT: u64 = 131_072;
+const LEAST_CONTEXT: u64 = 512;
+/// Gain of throughput by twice the batch below which a larger batch no longer pays.
+const LEAST_GAIN: f64 = 1.2;
+/// Time per token relative to the shortest context from which the context dominates.
+const LONGEST: f64 = 1.5;
+/// Nanoseconds of a second.
+const NS: f64 = 1e9;
+
+/// A point of a curve.
+#[derive(Clone, Debug, Serialize)]
+struct ServerPoint {
+    at: u64,
+    first_token_s: f64,
+    per_token_s: f64,
+    tokens_per_s_per_user: f64,
+    tokens_per_s_per_gpu: f64,
+    fits: bool,
+}
+
+/// A curve with its turning point.
+#[derive(Clone, Debug, Serialize)]
+struct ServerCurve {
+    over: String,
+    knee: Option<u64>,
+    points: Vec<ServerPoint>,
+}
+
+/// Prints a curve for each quantity.
+pub fn knee(
+    flags: &ServerFlags,
+    model: &str,
+    device: Option<&str>,
+    batch: i64,
+    over: &[String],
+    as_json: bool,
+) -> Result<u8> {
+    let question = flags.question(model, device, batch)?;
+    print_text(as_json, &heading(&question))?;
+    let mut curves = Vec::new();
+    for name in over {
+        let curve = curve(&question, name)?;
+        print_text(as_json, &describe(&curve))?;
+        curves.push(curve);
+    }
+    if as_json {
+        let deployment = &question.deployment;
+        let (model, device) = (&deployment.model.name, &deployment.device.name);
+        print_json(&json!({ "model": model, "device": device, "load": question.load, "curves": curves }))?;
+    }
+    let is_complete = curves.iter().all(|curve| curve.points.iter().any(|point| point.fits));
+    Ok(if is_complete { DONE } else { DONE_WITH_LOSSES })
+}
+
+fn curve(question: &ServerQuestion, over: &str) -> Result<ServerCurve> {
+    let doubled = |first: u64, most: u64| std::iter::successors(Some(first), |at| Some(2 * at)).take_while(move |at| *at <= most);
+    let places: Vec<u64> = match over {
+        "batch" => doubled(1, MAX_BATCH).collect(),
+        "context" => doubled(LEAST_CONTEXT, MAX_CONTEXT).collect(),
+        other => return Err(Error::unknown("quantity of a server's curve", other, ["batch", "context"])),
+    };
+    let mut points = Vec::new();
+    for at in places {
+        let mut load = question.load;
+        match over {
+            "batch" => load.concurrency = at,
+            _ => load.input_tokens = at,
+        }
+        let answer = answer(&ServerQuestion { deployment: question.deployment.clone(), load }, &times())?;
+        points.push(point(at, &answer));
+    }
+    let knee = if over == "batch" { batch_knee(&points) } else { context_knee(&points) };
+    Ok(ServerCurve { over: over.to_owned(), knee, points })
+}
+
+fn point(at: u64, answer: &ServerAnswer) -> ServerPoint {
+    ServerPoint {
+        at,
+        first_token_s: answer.first_token.seconds,
+        per_token_s: answer.per_token.seconds,
+        tokens_per_s_per_user: answer.tokens_per_s_per_user,
+        tokens_per_s_per_gpu: answer.tokens_per_s_per_gpu,
+        fits: answer.memory.fits(),
+    }
+}
+
+/// The first batch that fits and whose double gains little or does not fit.
+fn batch_knee(points: &[ServerPoint]) -> Option<u64> {
+    let pays = |one: &ServerPoint, two: &ServerPoint| {
+        two.fits && two.tokens_per_s_per_gpu >= LEAST_GAIN * one.tokens_per_s_per_gpu
+    };
+    let fitting = points.iter().take_while(|point| point.fits).count();
+    let knee = (0..fitting).find(|place| points.get(place + 1).is_none_or(|next| !pays(&points[*place], next)));
+    knee.map(|place| points[place].at)
+}
+
+/// The first context at which a token takes much longer than at the shortest.
+fn context_knee(points: &[ServerPoint]) -> Option<u64> {
+    let first = points.first()?;
+    points.iter().find(|point| point.fits && point.per_token_s >= LONGEST * first.per_token_s).map(|point| point.at)
+}
+
+fn describe(curve: &ServerCurve) -> String {
+    let mut table = Table::new([
+        figures(&curve.over),
+        figures("first token"),
+        figures("per token"),
+        figures("tokens/s each"),
+        figures("tokens/s GPU"),
+        words("remarks"),
+    ]);
+    for point in &curve.points {
+        let remark = match (point.fits, curve.knee == Some(point.at)) {
+            (false, _) => "does not fit",
+            (true, true) => "knee",
+            (true, false) => "",
+        };
+        let per_token = Cell::from(duration(NS * point.per_token_s));
+        table.row([
+            point.at.to_string().into(),
+            duration(NS * point.first_token_s).into(),
+            if curve.knee == Some(point.at) { per_token.best() } else { per_token },
+            number(point.tokens_per_s_per_user).into(),
+            number(point.tokens_per_s_per_gpu).into(),
+            remark.into(),
+        ]);
+    }
+    let meaning = match (curve.over.as_str(), curve.knee) {
+        (_, None) => "no knee within what fits".to_owned(),
+        ("batch", Some(at)) => format!("from a batch of {at}, twice the batch gains less than 20 % throughput or does not fit"),
+        (_, Some(at)) => format!("from a context of {at}, a token takes at least 50 % longer than at the shortest"),
+    };
+    format!("\n{}\n{meaning}", table.on(&paper()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points(gains: &[(f64, f64, bool)]) -> Vec<ServerPoint> {
+        let point = |(place, (per_token_s, tokens_per_s_per_gpu, fits)): (usize, &(f64, f64, bool))| ServerPoint {
+            at: 1 << place,
+            first_token_s: 1.0,
+            per_token_s: *per_token_s,
+            tokens_per_s_per_user: 1.0,
+            tokens_per_s_per_gpu: *tokens_per_s_per_gpu,
+            fits: *fits,
+        };
+        gains.iter().enumerate().map(point).collect()
+    }
+
+    #[test]
+    fn knees_are_where_more_stops_to_pay() {
+        let flat = points(&[(1.0, 10.0, true), (1.0, 19.0, true), (1.6, 20.0, true), (2.0, 21.0, true)]);
+        assert_eq!((batch_knee(&flat), context_knee(&flat)), (Some(2), Some(4)));
+        let full = points(&[(1.0, 10.0, true), (1.0, 19.0, true), (1.0, 38.0, false)]);
+        assert_eq!((batch_knee(&full), context_knee(&full)), (Some(2), None));
+        assert_eq!(batch_knee(&points(&[(1.0, 1.0, false)])), None);
+    }
+}

@@ -1,0 +1,146 @@
+//! Language models served on GPUs: flags, answers, knees, and the evaluation of whole servers.
+
+mod answers;
+mod curves;
+mod evaluation;
+mod texts;
+
+pub use answers::predict;
+pub use curves::knee;
+pub use evaluation::{evaluate_servers, train_servers};
+
+use clap::Args;
+use models::Choice;
+use predictor::{Error, Result};
+use serving::architecture::Architecture;
+use serving::device::{self, GpuFacts};
+use serving::plan::{Formats, Parallelism};
+use serving::server::{Deployment, Framework, Load, Pool, ServingMode};
+use serving::{Dtype, Scheme};
+
+/// Tokens of a prompt where none are given.
+const INPUT_TOKENS: u64 = 1024;
+
+/// How a language model is served on GPUs; any of these flags asks for a server.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Language models on GPUs")]
+pub struct ServerFlags {
+    /// Number format of the weights: bf16, fp8, fp8_block, nvfp4, int8, int8_wo, int4_wo, w4a16_mxfp4 or w4a8_mxfp4_mxfp8
+    /// [default: bf16]
+    #[arg(long, value_name = "FORMAT")]
+    pub dtype: Option<String>,
+    /// Number format of the key-value cache: bf16 or fp8 [default: fp8 with weights of at most 8 bits that are multiplied so]
+    #[arg(long, value_name = "TYPE")]
+    pub kv_dtype: Option<String>,
+    /// GPUs that divide each layer [default: 1]
+    #[arg(long, value_name = "N")]
+    pub tensor_parallel: Option<u64>,
+    /// GPUs that divide the experts among them [default: 1]
+    #[arg(long, value_name = "N")]
+    pub expert_parallel: Option<u64>,
+    /// Groups of --tensor-parallel GPUs that attend to their own sequences and share the experts [default: 1]
+    #[arg(long, value_name = "N")]
+    pub data_parallel: Option<u64>,
+    /// Tokens of each prompt [default: 1024]
+    #[arg(long, visible_alias = "context", value_name = "N")]
+    pub input_tokens: Option<u64>,
+    /// Tokens of each answer [default: 1024]
+    #[arg(long, value_name = "N")]
+    pub output_tokens: Option<u64>,
+    /// Framework: vllm, sglang or trtllm [default: vllm]
+    #[arg(long, value_name = "NAME")]
+    pub framework: Option<String>,
+}
+
+/// A question about a server.
+pub struct ServerQuestion {
+    /// The server.
+    pub deployment: Deployment,
+    /// Its load.
+    pub load: Load,
+}
+
+impl ServerFlags {
+    /// Whether a server is asked for.
+    pub fn is_given(&self) -> bool {
+        let texts = [&self.dtype, &self.kv_dtype, &self.framework];
+        let counts = [
+            self.tensor_parallel,
+            self.expert_parallel,
+            self.data_parallel,
+            self.input_tokens,
+            self.output_tokens,
+        ];
+        texts.iter().any(|text| text.is_some()) || counts.iter().any(Option::is_some)
+    }
+
+    /// Returns the server and its load.
+    pub fn question(&self, model: &str, device: Option<&str>, batch: i64) -> Result<ServerQuestion> {
+        let model = Architecture::load(model).map_err(refused)?;
+        let device = device.ok_or_else(|| {
+            Error::Query("a server needs a GPU: name one with --device; `oppredict devices` lists all".to_owned())
+        })?;
+        let device = device::find(device).map_err(refused)?;
+        let parallelism = Parallelism {
+            tensor: self.tensor_parallel.unwrap_or(1),
+            expert: self.expert_parallel.unwrap_or(1),
+            data: self.data_parallel.unwrap_or(1),
+        };
+        parallelism.check(&model).map_err(refused)?;
+        let pool = Pool { parallelism, replicas: 1 };
+        let framework = match &self.framework {
+            Some(name) => choice("framework", name)?,
+            None => Framework::Vllm,
+        };
+        let deployment = Deployment {
+            formats: self.formats(device)?,
+            model,
+            device,
+            framework,
+            version: String::new(),
+            mode: ServingMode::Aggregated,
+            prefill: pool,
+            decode: pool,
+        };
+        let load = Load {
+            concurrency: bounded("--batch", u64::try_from(batch).unwrap_or(0), 1 << 16)?,
+            input_tokens: bounded("--input-tokens", self.input_tokens.unwrap_or(INPUT_TOKENS), 1 << 24)?,
+            output_tokens: bounded("--output-tokens", self.output_tokens.unwrap_or(INPUT_TOKENS), 1 << 24)?,
+        };
+        Ok(ServerQuestion { deployment, load })
+    }
+
+    fn formats(&self, device: &GpuFacts) -> Result<Formats> {
+        let weights = match &self.dtype {
+            Some(name) => choice("number format", name)?,
+            None => Scheme::Bf16,
+        };
+        device.peak(weights.products()).map_err(refused)?;
+        let cache = match &self.kv_dtype {
+            Some(name) => choice("number format of a cache", name)?,
+            None if weights.products() == Dtype::Bf16 => Dtype::Bf16,
+            None => Dtype::Fp8,
+        };
+        match cache {
+            Dtype::Bf16 | Dtype::Fp8 => Ok(Formats { weights, cache }),
+            other => Err(Error::Query(format!("a cache of {} is not supported; give bf16 or fp8", other.name()))),
+        }
+    }
+}
+
+/// Returns the value of a name, or an error with the nearest one.
+fn choice<T: Choice>(what: &str, name: &str) -> Result<T> {
+    T::from_name(name).ok_or_else(|| Error::unknown(what, name, T::ALL.iter().map(|one| one.name())))
+}
+
+fn bounded(flag: &str, value: u64, most: u64) -> Result<u64> {
+    match (1..=most).contains(&value) {
+        true => Ok(value),
+        false => Err(Error::Query(format!("{flag} must be from 1 to {most}"))),
+    }
+}
+
+/// An error about the question.
+pub fn refused(error: serving::Error) -> Error {
+    Error::Query(error.to_string())
+}
