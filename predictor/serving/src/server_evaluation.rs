@@ -78,11 +78,15 @@ struct Outcome<'a> {
     half_widths: [[f64; COVERAGES.len()]; TARGETS],
 }
 
-/// Evaluates servers with half of them held out, for each seed, and with devices held out.
-pub fn evaluate(measured: &MeasuredServers, seeds: &[u64]) -> Result<Vec<ServerErrors>> {
+/// Evaluates servers with half of them held out, for each seed, or with devices held out.
+pub fn evaluate(
+    measured: &MeasuredServers,
+    protocols: &[HeldOutServers],
+    seeds: &[u64],
+) -> Result<Vec<ServerErrors>> {
     let samples = measured.servers.iter().map(MeasuredServer::sample).collect::<Result<Vec<_>>>()?;
     let mut found = Vec::new();
-    for held_out in HeldOutServers::ALL {
+    for held_out in protocols {
         let mut outcomes = Vec::new();
         for division in divisions(*held_out, measured, seeds) {
             outcomes.extend(predict_division(measured, &samples, &division)?);

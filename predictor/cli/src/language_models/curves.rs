@@ -8,6 +8,7 @@ use predictor::{Error, Result};
 use report::{Cell, Table, duration, figures, number, words};
 use serde::Serialize;
 use serde_json::json;
+use serving::KernelTimes;
 use serving::server::ServerAnswer;
 
 /// Largest batch and longest prompt of a curve.
@@ -52,8 +53,9 @@ pub fn knee(
     let question = flags.question(model, device, batch)?;
     print_text(as_json, &heading(&question))?;
     let mut curves = Vec::new();
+    let times = times()?;
     for name in over {
-        let curve = curve(&question, name)?;
+        let curve = curve(&question, name, &times)?;
         print_text(as_json, &describe(&curve))?;
         curves.push(curve);
     }
@@ -66,7 +68,7 @@ pub fn knee(
     Ok(if is_complete { DONE } else { DONE_WITH_LOSSES })
 }
 
-fn curve(question: &ServerQuestion, over: &str) -> Result<ServerCurve> {
+fn curve(question: &ServerQuestion, over: &str, times: &dyn KernelTimes) -> Result<ServerCurve> {
     let doubled = |first: u64, most: u64| std::iter::successors(Some(first), |at| Some(2 * at)).take_while(move |at| *at <= most);
     let places: Vec<u64> = match over {
         "batch" => doubled(1, MAX_BATCH).collect(),
@@ -80,7 +82,7 @@ fn curve(question: &ServerQuestion, over: &str) -> Result<ServerCurve> {
             "batch" => load.concurrency = at,
             _ => load.input_tokens = at,
         }
-        let answer = answer(&ServerQuestion { deployment: question.deployment.clone(), load }, &times())?;
+        let answer = answer(&ServerQuestion { deployment: question.deployment.clone(), load }, times)?;
         points.push(point(at, &answer));
     }
     let knee = if over == "batch" { batch_knee(&points) } else { context_knee(&points) };

@@ -8,7 +8,7 @@ use report::terminal::print_notes;
 use report::{Table, activity, figures, words};
 use serde_json::json;
 use serving::measured_servers::MeasuredServers;
-use serving::server_evaluation::{ServerErrors, evaluate};
+use serving::server_evaluation::{HeldOutServers, ServerErrors, evaluate};
 use std::path::{Path, PathBuf};
 
 /// Evaluates servers with half of them held out, and prints.
@@ -16,7 +16,7 @@ pub fn evaluate_servers(paths: &[PathBuf], seeds: u64, as_json: bool) -> Result<
     let measured = read(paths)?;
     let seeds: Vec<u64> = (0..seeds).collect();
     activity::begin(format!("working on {} servers", measured.servers.len()));
-    let errors = evaluate(&measured, &seeds).map_err(refused)?;
+    let errors = evaluate(&measured, HeldOutServers::ALL, &seeds).map_err(refused)?;
     print_text(as_json, &describe(&errors))?;
     if as_json {
         let document = json!({ "servers": measured.servers.len(), "left_out": measured.left_out, "errors": errors });
