@@ -134,6 +134,8 @@ pub struct ServerAnswer {
     pub first_token: Predicted,
     /// Time between the following tokens of a request under this load.
     pub per_token: Predicted,
+    /// Seconds to the first token, then per token, of kernels alone, prompts of other requests included.
+    pub kernel_seconds: [f64; 2],
     /// Tokens of answers per second and request.
     pub tokens_per_s_per_user: f64,
     /// Tokens of answers per second and GPU.
@@ -236,6 +238,7 @@ impl Deployment {
         let devices = self.devices();
         let tokens = (load.concurrency * load.output_tokens) as f64;
         Ok(ServerAnswer {
+            kernel_seconds: work.seconds,
             tokens_per_s_per_user: 1.0 / per_token.seconds,
             tokens_per_s_per_gpu: tokens / answer_s / devices as f64,
             devices,

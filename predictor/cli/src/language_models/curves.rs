@@ -51,13 +51,11 @@ pub fn knee(
     as_json: bool,
 ) -> Result<u8> {
     let question = flags.question(model, device, batch)?;
-    print_text(as_json, &heading(&question))?;
-    let mut curves = Vec::new();
     let times = times()?;
-    for name in over {
-        let curve = curve(&question, name, &times)?;
-        print_text(as_json, &describe(&curve))?;
-        curves.push(curve);
+    let curves = over.iter().map(|name| curve(&question, name, &times)).collect::<Result<Vec<_>>>()?;
+    print_text(as_json, &heading(&question))?;
+    for curve in &curves {
+        print_text(as_json, &describe(curve))?;
     }
     if as_json {
         let deployment = &question.deployment;

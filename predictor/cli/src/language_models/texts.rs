@@ -36,14 +36,17 @@ pub fn heading(question: &ServerQuestion) -> String {
 
 /// Returns the whole answer.
 pub fn answer(question: &ServerQuestion, answer: &ServerAnswer) -> String {
-    let mut parts = vec![heading(question), totals(answer), throughput(answer)];
+    let mut parts = vec![heading(question), totals(answer)];
+    let [first_token, per_token] = answer.kernel_seconds.map(|seconds| duration(NS * seconds));
+    parts.push(format!("kernels alone, prompts of other requests included: {first_token} and {per_token}"));
+    parts.push(throughput(answer));
     parts.push(format!("one decoding step on each GPU, {}:", duration(NS * answer.decode.seconds)));
     parts.push(calls(&answer.decode));
     parts.push(format!("one prompt on each GPU, {}:", duration(NS * answer.prefill.seconds)));
     parts.push(calls(&answer.prefill));
     parts.push(
-        "transfers and point-wise kernels are bounds by bandwidth and latency, not measurements; a server's\ntimes \
-         also contain what its framework adds or hides"
+        "transfers and point-wise kernels are bounds by bandwidth and latency, not\nmeasurements; times under load \
+         contain what the framework adds or hides"
             .to_owned(),
     );
     parts.join("\n")
@@ -71,13 +74,12 @@ fn throughput(answer: &ServerAnswer) -> String {
             number(answer.tokens_per_s_per_gpu)
         ),
         format!(
-            "memory of each GPU: {} weights, {} cache, {} activations, of {}; {} requests fit",
+            "memory of each GPU: {} weights, {} cache, {} activations",
             gigabytes(memory.weights_bytes),
             gigabytes(memory.cache_bytes),
-            gigabytes(memory.activation_bytes),
-            gigabytes(memory.usable_bytes),
-            memory.max_sequences
+            gigabytes(memory.activation_bytes)
         ),
+        format!("  of {} usable; {} requests fit", gigabytes(memory.usable_bytes), memory.max_sequences),
     ];
     if let Some(power) = &answer.decode_power {
         lines.push(format!(
