@@ -3,6 +3,10 @@
 //! Written by strangers as far as reading goes: every length is checked before memory is taken, every tree is checked
 //! before it is climbed, nothing in a file is run. A file of another format, or one whose features are not those of this
 //! program, is refused rather than misread.
+//!
+//! A file of format 7 has two sections: the predictor with its length before it and a hash behind it, and what was
+//! learned of kernels of language models (`serving::store`). Either may be all that is needed; the predictor may be
+//! empty.
 
 use crate::error::{Error, Result};
 use learn::choice_classifier::ChoiceClassifier;
@@ -15,6 +19,7 @@ use learn::trees::Trees;
 use learn::trees::columns::{Reader, TreeWriter};
 use samples::features::FEATURES;
 use serde::{Deserialize, Serialize};
+use serving::Learned;
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
@@ -22,6 +27,8 @@ use std::path::Path;
 const MAGIC: &[u8; 8] = b"oppred\r\n";
 /// The format this program writes and reads.
 const FORMAT: u32 = 6;
+/// The format of a file that has a section of kernels of language models behind the predictor.
+const FORMAT_WITH_KERNELS: u32 = 7;
 const MAX_BYTES: u64 = 1 << 29;
 const MAX_HEADER_BYTES: usize = 64 << 20;
 const HASH_BYTES: usize = 32;
@@ -67,7 +74,10 @@ fn content(path: &Path) -> Result<Vec<u8>> {
 /// The devices a predictor was learned from; of its trees nothing is read, and the hash is not asked for.
 pub fn devices(path: &Path) -> Result<Vec<String>> {
     let of = |bytes: &[u8]| -> std::result::Result<Vec<String>, String> {
-        let mut body = unpacked(packed(bytes)?)?;
+        let mut body = match sections(bytes)?.packed {
+            [] => return Ok(Vec::new()),
+            packed => unpacked(packed)?,
+        };
         let mut length = [0; 4];
         let damaged = |error: std::io::Error| format!("it is damaged: {error}");
         body.read_exact(&mut length).map_err(damaged)?;
@@ -114,10 +124,12 @@ fn body(predictor: &Predictor) -> Vec<u8> {
 
 /// Reads a predictor from the bytes of a file.
 pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
-    let packed = packed(bytes)?;
-    let (all, hash) = bytes.split_last_chunk::<HASH_BYTES>().ok_or("it ends early")?;
-    if blake3::hash(all).as_bytes() != hash {
-        return Err("it is damaged: its content does not match its hash".to_owned());
+    let Sections { hashed, hash, packed, .. } = sections(bytes)?;
+    if blake3::hash(hashed).as_bytes() != hash {
+        return Err("it is damaged: its content does not have the hash it ends with".to_owned());
+    }
+    if packed.is_empty() {
+        return Err("it knows kernels of language models alone; ask it with `--op gemm:m=16,n=64,k=64`".to_owned());
     }
     let mut body = Vec::new();
     unpacked(packed)?.take(MAX_BYTES + 1).read_to_end(&mut body).map_err(|error| format!("it is damaged: {error}"))?;
@@ -133,21 +145,63 @@ pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
     Ok(predictor)
 }
 
-/// What of a file's bytes is compressed, if it is of this format.
-fn packed(bytes: &[u8]) -> std::result::Result<&[u8], String> {
+/// Reads what a file knows of kernels of language models; None where it has no such section.
+pub fn read_kernels(path: &Path) -> Result<Option<Learned>> {
+    kernels_from_bytes(&content(path)?).map_err(|problem| Error::bundle(path, problem))
+}
+
+fn kernels_from_bytes(bytes: &[u8]) -> std::result::Result<Option<Learned>, String> {
+    sections(bytes)?.kernels.map(serving::store::from_bytes).transpose()
+}
+
+/// Returns the content of a file that has the predictor of `base`, or none, and what was learned of kernels.
+pub fn with_kernels(base: Option<&Path>, kernels: &Learned) -> Result<Vec<u8>> {
+    let base_bytes = base.map(content).transpose()?.unwrap_or_default();
+    let packed = match base {
+        Some(path) => sections(&base_bytes).map_err(|problem| Error::bundle(path, problem))?.packed,
+        None => &[],
+    };
+    let length = (packed.len() as u64).to_le_bytes();
+    let mut bytes = [&MAGIC[..], &FORMAT_WITH_KERNELS.to_le_bytes(), &length, packed].concat();
+    bytes.extend_from_slice(blake3::hash(&bytes).as_bytes());
+    bytes.extend(serving::store::to_bytes(kernels).map_err(Error::Data)?);
+    Ok(bytes)
+}
+
+/// The parts of a file's bytes.
+struct Sections<'a> {
+    /// What the hash is over.
+    hashed: &'a [u8],
+    hash: &'a [u8],
+    /// The compressed predictor.
+    packed: &'a [u8],
+    /// What was learned of kernels.
+    kernels: Option<&'a [u8]>,
+}
+
+fn sections(bytes: &[u8]) -> std::result::Result<Sections<'_>, String> {
     if bytes.len() as u64 > MAX_BYTES {
         return Err(format!("it has more than {MAX_BYTES} bytes"));
     }
     let rest = bytes.strip_prefix(MAGIC).ok_or("it is not a file of this program")?;
     let (format, rest) = rest.split_first_chunk::<4>().ok_or("it ends early")?;
     let format = u32::from_le_bytes(*format);
+    if format == FORMAT_WITH_KERNELS {
+        let (length, rest) = rest.split_first_chunk::<8>().ok_or("it ends early")?;
+        let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| "it ends early")?;
+        let (packed, rest) = rest.split_at_checked(length).ok_or("it ends early")?;
+        let (hash, kernels) = rest.split_at_checked(HASH_BYTES).ok_or("it ends early")?;
+        let hashed = &bytes[..bytes.len() - rest.len()];
+        return Ok(Sections { hashed, hash, packed, kernels: Some(kernels) });
+    }
     if format != FORMAT {
         return Err(match format > FORMAT {
             true => format!("its format {format} is newer than what this program reads, {FORMAT}; update the program"),
             false => format!("its format {format} is older than what this program reads, {FORMAT}; train it again"),
         });
     }
-    Ok(rest.split_last_chunk::<HASH_BYTES>().ok_or("it ends early")?.0)
+    let (packed, hash) = rest.split_last_chunk::<HASH_BYTES>().ok_or("it ends early")?;
+    Ok(Sections { hashed: &bytes[..bytes.len() - HASH_BYTES], hash, packed, kernels: None })
 }
 
 fn unpacked(packed: &[u8]) -> std::result::Result<impl Read, String> {

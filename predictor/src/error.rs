@@ -39,6 +39,15 @@ impl From<datasets::Error> for Error {
     }
 }
 
+impl From<serving::Error> for Error {
+    fn from(error: serving::Error) -> Error {
+        match error {
+            serving::Error::Data(problem) => Error::Data(problem),
+            other => Error::Query(other.to_string()),
+        }
+    }
+}
+
 impl Error {
     /// A failed system call on a file.
     pub fn io(doing: &'static str, path: &Path, source: std::io::Error) -> Error {

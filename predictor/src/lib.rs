@@ -14,6 +14,7 @@ pub mod evaluate;
 pub mod exchange;
 pub mod explain;
 pub mod in_place;
+pub mod kernels;
 pub mod knee;
 pub mod origin;
 pub mod pages;

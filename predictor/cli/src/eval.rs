@@ -1,6 +1,6 @@
 //! `oppredict eval`.
 
-use crate::language_models::evaluate_servers;
+use crate::kernels;
 use crate::loading::{load_samples, load_unmeasured_samples};
 use crate::options::{Data, saved};
 use crate::{DONE, WORSE, begin, finish, paper, print_json, print_text};
@@ -38,9 +38,16 @@ pub struct Eval {
     /// schedules, K machines, asked for the fastest thread count of their curves by three and four probes.
     #[arg(long, default_value = "P1", value_name = "NAME")]
     pub protocol: String,
-    /// Evaluate servers of language models: --data is one table of whole servers, half of whose configurations are held out
-    #[arg(long, conflicts_with_all = ["mapping", "protocol", "gate", "html"])]
-    pub servers: bool,
+    /// With a mapping of kernels of language models, what is held out: `site` or `configuration` (layers at any number of
+    /// tokens), `shape`, `device` or `generation` [default: site]
+    #[arg(long, value_name = "NAME", requires = "mapping", conflicts_with = "protocol")]
+    pub hold_out: Option<String>,
+    /// With --hold-out, evaluate this operator alone, such as `gemm`; repeatable [default: all]
+    #[arg(long, value_name = "NAME", requires = "hold_out")]
+    pub operator: Vec<String>,
+    /// With --hold-out, learn from so many rows of each operator, format and device [default: all]
+    #[arg(long, value_name = "COUNT", requires = "hold_out")]
+    pub most_rows: Option<usize>,
     /// Learners to compare, separated by commas
     #[arg(
         long,
@@ -103,8 +110,13 @@ pub struct Eval {
 }
 
 pub fn run(eval: &Eval) -> Result<u8> {
-    if eval.servers {
-        return evaluate_servers(&eval.data.data, eval.seeds, eval.json);
+    if let Some(mapping) = eval.data.mapping.as_deref().map(predictor::kernels::read_mapping).transpose()?.flatten() {
+        return kernels::run_eval(eval, &mapping);
+    }
+    if eval.hold_out.is_some() {
+        return Err(Error::Query(
+            "--hold-out needs a mapping of kernels of language models; see --protocol".to_owned(),
+        ));
     }
     let view = View::from_name(&eval.know)
         .ok_or_else(|| Error::unknown("view", &eval.know, View::ALL.map(|one| one.name())))?;

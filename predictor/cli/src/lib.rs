@@ -16,6 +16,7 @@ mod features;
 mod in_place;
 mod installation;
 mod interference;
+mod kernels;
 mod knee;
 mod language_models;
 mod loading;

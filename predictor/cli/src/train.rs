@@ -1,6 +1,6 @@
 //! `oppredict train`.
 
-use crate::language_models::train_servers;
+use crate::kernels;
 use crate::loading::load_samples;
 use crate::options::{Data, saved};
 use crate::{DONE, DONE_WITH_LOSSES, begin, finish, paper, print_json, print_text};
@@ -35,14 +35,20 @@ pub struct Train {
     /// Larger values make a smaller file with slightly larger errors.
     #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = saved)]
     pub min_split_loss: f64,
+    /// Of tables of kernels of language models, learn from so many rows of each operator, format and device [default: all]
+    #[arg(long, value_name = "COUNT", requires = "mapping")]
+    pub most_rows: Option<usize>,
+    /// With tables of kernels of language models, keep the predictor of this file in --out, too
+    #[arg(long, value_name = "FILE", requires = "mapping")]
+    pub base: Option<PathBuf>,
     /// Print one JSON document and nothing else
     #[arg(long)]
     pub json: bool,
 }
 
 pub fn run(train: &Train) -> Result<u8> {
-    if train.servers {
-        return train_servers(&train.data.data, &train.out, train.json);
+    if let Some(mapping) = train.data.mapping.as_deref().map(predictor::kernels::read_mapping).transpose()?.flatten() {
+        return kernels::run_train(train, &mapping);
     }
     let out = begin(Some(&train.out))?;
     let samples = load_samples(&train.data)?;

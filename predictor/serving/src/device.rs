@@ -66,6 +66,24 @@ pub fn find(name: &str) -> Result<&'static GpuFacts> {
 }
 
 impl GpuFacts {
+    /// The vendor: the first word of the name.
+    pub fn vendor(&self) -> &str {
+        self.name.split([' ', '(']).next().unwrap_or_default()
+    }
+
+    /// Returns whether all figures are positive numbers.
+    pub fn is_sound(&self) -> bool {
+        let optional = [self.fp8_flops, self.fp4_flops, self.int8_flops].into_iter().flatten();
+        let sizes = [self.units, self.l2_bytes, self.memory_bytes, self.bandwidth_bytes_per_s, self.bf16_flops];
+        let rest = [self.power_limit_w, self.link_bytes_per_s, self.generation];
+        sizes.into_iter().chain(rest).chain(optional).all(|figure| figure.is_finite() && figure > 0.0)
+    }
+
+    /// Returns whether both are of one generation of one family: siblings differ in memory, power or units.
+    pub fn is_sibling(&self, other: &GpuFacts) -> bool {
+        self.family == other.family && self.generation.floor() == other.generation.floor()
+    }
+
     /// Returns the dense operations per second on numbers of a type.
     pub fn peak(&self, dtype: Dtype) -> Result<f64> {
         self.peak_or_none(dtype).ok_or_else(|| {
@@ -94,13 +112,7 @@ mod tests {
 
     #[test]
     fn every_device_has_sound_figures() {
-        for device in all() {
-            let optional = [device.fp8_flops, device.fp4_flops, device.int8_flops];
-            let figures = [device.units, device.l2_bytes, device.memory_bytes, device.bandwidth_bytes_per_s];
-            let rest = [device.bf16_flops, device.power_limit_w, device.link_bytes_per_s, device.generation];
-            let sound = figures.into_iter().chain(rest).chain(optional.into_iter().flatten());
-            assert!(sound.into_iter().all(|figure| figure.is_finite() && figure > 0.0), "{device:?}");
-        }
+        all().iter().for_each(|device| assert!(device.is_sound(), "{device:?}"));
     }
 
     #[test]

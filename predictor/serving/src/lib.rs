@@ -6,24 +6,30 @@
 
 #![forbid(unsafe_code)]
 
-pub mod architecture;
-pub mod collectives;
+pub mod adaptation;
+pub mod calibration;
 pub mod device;
 mod error;
+pub mod evaluate;
+pub mod features;
+pub mod group;
 pub mod kernel;
-pub mod measured_servers;
-pub mod memory;
-pub mod overhead;
-pub mod pass_time;
-pub mod plan;
+pub mod learned;
+pub mod mapping;
+pub mod measurements;
+mod packed;
 pub mod scheme;
-pub mod server;
-pub mod server_evaluation;
+pub mod store;
 pub mod text;
 pub mod times;
+pub mod train;
+pub mod transfer;
 
 pub use device::GpuFacts;
 pub use error::{Error, Result};
 pub use kernel::{Decode, Experts, Gemm, Kernel, Prefill};
+pub use learned::Learned;
+pub use mapping::Mapping;
+pub use measurements::Measurements;
 pub use scheme::{Dtype, Scheme};
 pub use times::{Estimate, KernelTimes, Roofline, Source};

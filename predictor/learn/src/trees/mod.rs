@@ -281,7 +281,7 @@ impl Trees {
     }
 
     /// Rounds leaf values and covers to the precision that predictions need, which makes files smaller.
-    pub(super) fn round(&mut self) {
+    pub fn round(&mut self) {
         self.leaves.iter_mut().for_each(|leaf| *leaf = rounded(*leaf, LEAF_BITS));
         self.covers.iter_mut().for_each(|cover| *cover = rounded(*cover, COVER_BITS));
     }

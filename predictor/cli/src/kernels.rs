@@ -1,0 +1,229 @@
+//! Kernels of language models in `train`, `eval` and `predict`.
+
+use crate::eval::Eval;
+use crate::installation::shipped_predictors;
+use crate::predict::Predict;
+use crate::train::Train;
+use crate::{DONE, DONE_WITH_LOSSES, begin, finish, paper, print_json, print_text};
+use models::Choice;
+use predictor::kernels::{self, KernelAnswer};
+use predictor::{Error, Result, bundle, published};
+use report::terminal::print_notes;
+use report::{Table, activity, duration, figures, words};
+use serde_json::json;
+use serving::calibration::LEVELS;
+use serving::evaluate::{Evaluation, HoldOut, Plan, Scores, evaluate};
+use serving::learned::{Distance, Learned};
+use serving::train::{TrainOptions, train};
+use serving::{Kernel, Mapping, Measurements};
+use std::path::{Path, PathBuf};
+
+fn read_tables(data: &[PathBuf], mapping: &Mapping) -> Result<Measurements> {
+    activity::begin(format!("reading tables of {}", mapping.source));
+    let measurements = kernels::read_tables(data, mapping)?;
+    let reasons = measurements.left_out.iter().map(|(reason, count)| format!("{count} rows left out: {reason}"));
+    print_notes("note", reasons);
+    activity::begin(format!("working on {} kernels", measurements.rows.len()));
+    Ok(measurements)
+}
+
+/// Learns kernels and writes them behind the predictor of `--base`.
+pub fn run_train(arguments: &Train, mapping: &Mapping) -> Result<u8> {
+    let out = begin(Some(&arguments.out))?;
+    let measurements = read_tables(&arguments.data.data, mapping)?;
+    let (seed, min_split_loss) = (arguments.seed, arguments.min_split_loss);
+    let options = TrainOptions { seed, min_split_loss, most_rows: arguments.most_rows, ..TrainOptions::default() };
+    let learned = train(&measurements, &options)?;
+    let bytes = bundle::with_kernels(arguments.base.as_deref(), &learned)?;
+    let size = bytes.len();
+    finish(out, || bytes)?;
+    print_text(arguments.json, &card(&learned))?;
+    let summary = format!(
+        "learned {} groups of kernels from {} rows of {}; licence of the tables: {}; wrote `{}`, {} bytes",
+        learned.times.groups.by_key.len(),
+        measurements.rows.len(),
+        mapping.source,
+        mapping.licence,
+        arguments.out.display(),
+        size
+    );
+    print_text(arguments.json, &summary)?;
+    if arguments.json {
+        let groups = learned.times.groups.by_key.iter();
+        let errors: Vec<_> = groups.map(|(key, group)| json!({ "group": key, "held_out": group.held_out })).collect();
+        print_json(&json!({
+            "out": arguments.out, "rows": measurements.rows.len(), "left_out": measurements.left_out, "bytes": size,
+            "kernels": errors, "provenance": learned.provenance,
+        }))?;
+    }
+    Ok(DONE)
+}
+
+/// Errors on held-out sites by operator, format and device.
+fn card(learned: &Learned) -> String {
+    let mut table = Table::new([
+        words("kernel"),
+        words("format"),
+        words("device").least(12),
+        figures("held out"),
+        figures("median"),
+        figures("mean").drops(1),
+        figures("90 %"),
+    ]);
+    for (key, group) in &learned.times.groups.by_key {
+        let Some(held_out) = group.held_out else { continue };
+        let percent = |number: f64| format!("{number:.1} %");
+        table.row([
+            key.operator.clone(),
+            key.format.clone(),
+            key.device.clone(),
+            held_out.rows.to_string(),
+            percent(held_out.median),
+            percent(held_out.mape),
+            percent(held_out.p90),
+        ]);
+    }
+    table.on(&paper())
+}
+
+/// Evaluates kernels under `--hold-out`.
+pub fn run_eval(arguments: &Eval, mapping: &Mapping) -> Result<u8> {
+    let name = arguments.hold_out.as_deref().unwrap_or("site");
+    let hold_out = HoldOut::from_name(name)
+        .ok_or_else(|| Error::unknown("protocol", name, HoldOut::ALL.iter().map(|one| one.name())))?;
+    let options = TrainOptions {
+        min_split_loss: arguments.min_split_loss,
+        most_rows: arguments.most_rows,
+        ..TrainOptions::default()
+    };
+    let known = || serving::text::OPERATORS.into_iter();
+    if let Some(other) = arguments.operator.iter().find(|one| !known().any(|known| known == one.as_str())) {
+        return Err(Error::unknown("operator", other, known()));
+    }
+    let measurements = read_tables(&arguments.data.data, mapping)?;
+    let plan = Plan { hold_out, seeds: (0..arguments.seeds).collect(), options, operators: arguments.operator.clone() };
+    let evaluation = evaluate(&measurements, &plan)?;
+    print_text(arguments.json, &evaluation_text(&evaluation))?;
+    if arguments.json {
+        print_json(&evaluation)?;
+    }
+    Ok(DONE)
+}
+
+fn evaluation_text(evaluation: &Evaluation) -> String {
+    let head = [
+        words("kernel"),
+        words("of"),
+        words("format"),
+        words("device").least(12),
+        words("method").least(8),
+        figures("rows").drops(2),
+        figures("mean"),
+        figures("median"),
+        figures("90 %"),
+        figures("holds"),
+        figures("high/low"),
+    ];
+    let mut table = Table::new(head);
+    for scores in evaluation.groups.iter().chain(&evaluation.operators) {
+        score_rows(scores).into_iter().for_each(|row| table.row(row));
+    }
+    format!("{}\nlearned in {:.0} CPU-s", table.on(&paper()), evaluation.learning_seconds)
+}
+
+fn score_rows(scores: &Scores) -> Vec<[String; 11]> {
+    let row = |(method, errors): (&&'static str, &serving::group::HeldOut)| {
+        let is_ours = *method == "ours" && !scores.coverage.is_empty();
+        let percent = |number: f64| format!("{number:.1} %");
+        let joined = |numbers: &[f64], digits: usize| {
+            let texts: Vec<String> = numbers.iter().map(|number| format!("{number:.digits$}")).collect();
+            if is_ours { texts.join("/") } else { String::new() }
+        };
+        [
+            scores.operator.clone(),
+            scores.target.to_owned(),
+            scores.format.clone(),
+            scores.device.clone(),
+            (*method).to_owned(),
+            errors.rows.to_string(),
+            percent(errors.mape),
+            percent(errors.median),
+            percent(errors.p90),
+            joined(&scores.coverage, 0),
+            joined(&scores.ratio, 2),
+        ]
+    };
+    scores.methods.iter().map(row).collect()
+}
+
+/// Returns the file that knows kernels: the given one, else the one for GPUs that came with the program.
+fn file(given: Option<&Path>) -> Result<Option<PathBuf>> {
+    let is_of_gpus = |path: &PathBuf| path.ends_with(published::GPU);
+    match given {
+        Some(path) => Ok(Some(path.to_owned())),
+        None => Ok(shipped_predictors()?.into_iter().find(is_of_gpus)),
+    }
+}
+
+/// Answers for kernels and prints.
+pub fn run_predict(arguments: &Predict) -> Result<u8> {
+    let name = arguments.device.as_deref().ok_or_else(|| {
+        Error::Query("kernels of language models need --device, such as `NVIDIA H100 80GB HBM3`".to_owned())
+    })?;
+    let device = kernels::find_device(name)?;
+    let file = file(arguments.asked.predictor.as_deref())?;
+    let learned = file.as_deref().map(kernels::read_learned).transpose()?.unwrap_or_default();
+    let answers = arguments.op.iter().map(|text| {
+        let kernel: Kernel = text.parse().map_err(Error::from)?;
+        kernels::answer(&learned, &kernel, device, arguments.power_limit)
+    });
+    let answers = answers.collect::<Result<Vec<KernelAnswer>>>()?;
+    print_text(arguments.json, &answers.iter().map(answer_text).collect::<Vec<_>>().join("\n\n"))?;
+    let licences: Vec<&String> = learned.provenance.iter().map(|one| &one.licence).take(1).collect();
+    if let ([licence], false) = (&licences[..], arguments.json) {
+        print_text(false, &format!("learned from public tables: {}, {licence}", learned.provenance[0].source))?;
+    }
+    if arguments.json {
+        print_json(&json!({ "kernels": answers, "levels": LEVELS, "provenance": learned.provenance }))?;
+    }
+    let has_bounds = answers.iter().any(|answer| answer.answer.distance == Distance::Bound);
+    Ok(if has_bounds { DONE_WITH_LOSSES } else { DONE })
+}
+
+fn answer_text(answer: &KernelAnswer) -> String {
+    let KernelAnswer { kernel, device, answer: known, power, joules, slow_down, flops, bytes } = answer;
+    let time = |seconds: f64| duration(1e9 * seconds);
+    let (seconds, low, high) = (known.time.seconds, known.time.low, known.time.high);
+    let similar =
+        known.similar.as_deref().map_or_else(String::new, |similar| format!(", by the utilisation of {similar}"));
+    let origin = match known.distance {
+        Distance::KnownSite => "learned on this device, at other shapes of this layer".to_owned(),
+        Distance::NewSite => "learned on this device, from other layers".to_owned(),
+        Distance::SiblingDevice => format!("this device was not learned; one of its generation was{similar}"),
+        Distance::NewGeneration => format!("no device of this generation was learned{similar}"),
+        Distance::Bound => "nothing was learned of this kernel: the bound and the launch overhead".to_owned(),
+    };
+    let mut lines = vec![
+        format!("{kernel} on {device}"),
+        format!("  time        {} (90 %: {} to {})", time(seconds), time(low), time(high)),
+        format!(
+            "  bound       {}, {:.1} TFLOP/s and {:.0} GB/s reached",
+            time(known.reference_seconds),
+            flops / seconds / 1e12,
+            bytes / seconds / 1e9
+        ),
+        format!("  source      {origin}"),
+    ];
+    if let Some(held_out) = known.held_out {
+        let (median, p90) = (held_out.median, held_out.p90);
+        lines.push(format!("  held out    median {median:.1} %, 90 % within {p90:.1} % ({} rows)", held_out.rows));
+    }
+    if let (Some(power), Some(joules)) = (power, joules) {
+        let (watts, low, high) = (power.watts, power.low, power.high);
+        lines.push(format!("  power       {watts:.0} W (90 %: {low:.0} to {high:.0} W), {joules:.3e} J"));
+    }
+    if *slow_down > 1.0 {
+        lines.push(format!("  power limit {slow_down:.2} times slower, modelled by the clock and not learned"));
+    }
+    lines.join("\n")
+}

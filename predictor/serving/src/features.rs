@@ -1,0 +1,269 @@
+//! Features of kernels by mechanism: bounds, tiles and waves, residency in L2, keys read per step, imbalance of experts.
+//!
+//! All features are dimensionless or logarithms, so that trees grown on some devices mean something on others.
+
+use crate::device::GpuFacts;
+use crate::error::Result;
+use crate::kernel::{Decode, Distribution, Experts, Gemm, Kernel, Prefill};
+use crate::times::{LAUNCH_SECONDS, bound_seconds};
+
+/// Sizes of output tiles that matrix kernels use.
+const TILES: [(f64, f64); 5] = [(128.0, 128.0), (256.0, 128.0), (64.0, 128.0), (128.0, 256.0), (64.0, 64.0)];
+/// Numbers of the reduction that one step of a tile takes.
+const STEP: f64 = 64.0;
+
+/// The features of a kernel on a device, and what its time is measured against.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Features {
+    /// The features in a fixed order for each operator.
+    pub values: Vec<f32>,
+    /// The bound plus the launch overhead in seconds; learned is the logarithm of the time over this.
+    pub reference_seconds: f64,
+}
+
+struct Row {
+    values: Vec<f32>,
+    units: f64,
+    l2: f64,
+}
+
+impl Row {
+    fn push(&mut self, value: f64) {
+        self.values.push(value as f32);
+    }
+
+    fn log(&mut self, value: f64) {
+        self.push(value.max(1e-30).ln());
+    }
+
+    fn logs(&mut self, sizes: &[u64]) {
+        sizes.iter().for_each(|size| self.log((*size).max(1) as f64));
+    }
+
+    /// How much of the shared cache some bytes take.
+    fn residency(&mut self, bytes: f64) {
+        self.log(bytes / self.l2);
+    }
+
+    /// The waves that some blocks take on all units, and the share of the units that works in them.
+    fn waves(&mut self, blocks: f64, useful: f64) {
+        let waves = blocks / self.units;
+        self.log(waves);
+        self.push(useful / (waves.ceil().max(1.0) * self.units));
+        self.push(waves.ceil().min(50.0));
+    }
+}
+
+/// Returns the features of a kernel on a device, run by a framework of this index.
+pub fn features(kernel: &Kernel, device: &GpuFacts, framework: f32) -> Result<Features> {
+    let peak = device.peak(kernel.products())?;
+    let work = kernel.work();
+    let (compute, memory) = (work.flops / peak, work.bytes / device.bandwidth_bytes_per_s);
+    let reference_seconds = bound_seconds(kernel, device)? + LAUNCH_SECONDS;
+    let mut row = Row { values: Vec::with_capacity(56), units: device.units, l2: device.l2_bytes };
+    row.push(f64::from(framework));
+    row.log(compute);
+    row.log(memory);
+    row.log(compute / memory);
+    row.log(reference_seconds);
+    row.residency(work.bytes);
+    // The balance of the device: bf16 operations per byte, shares of units, and the shared cache.
+    row.log(peak / device.bandwidth_bytes_per_s);
+    row.log(peak / device.units);
+    row.log(device.bandwidth_bytes_per_s / device.units);
+    row.log(device.l2_bytes / device.bandwidth_bytes_per_s);
+    row.push(device.units);
+    row.push(device.generation);
+    match kernel {
+        Kernel::Gemm(gemm) => gemm_features(gemm, &mut row),
+        Kernel::Prefill(prefill) => prefill_features(prefill, &mut row),
+        Kernel::Decode(decode) => decode_features(decode, &mut row),
+        Kernel::Experts(experts) => experts_features(experts, &mut row),
+    }
+    Ok(Features { values: row.values, reference_seconds })
+}
+
+fn gemm_features(gemm: &Gemm, row: &mut Row) {
+    let (m, n, k) = (gemm.m as f64, gemm.n as f64, gemm.k as f64);
+    row.logs(&[gemm.m, gemm.n, gemm.k]);
+    row.push(gemm.scheme.weight_bytes());
+    row.push(gemm.scheme.activation_bytes());
+    row.push(gemm.scheme.products().bytes());
+    row.residency(n * k * gemm.scheme.weight_bytes());
+    row.residency(m * k * gemm.scheme.activation_bytes());
+    row.residency(m * n * 2.0);
+    for (rows, columns) in TILES {
+        row.waves((m / rows).ceil() * (n / columns).ceil(), m * n / (rows * columns));
+    }
+    row.push(m / (128.0 * (m / 128.0).ceil()));
+    // Libraries choose kernels by alignment: the power of two that divides a size.
+    [gemm.m, gemm.n, gemm.k].iter().for_each(|size| row.push(f64::from(size.trailing_zeros().min(8))));
+    // Steps that each unit takes when the reduction is split until all units work.
+    let tiles = (m / 128.0).ceil() * (n / 128.0).ceil();
+    row.log(k / STEP / (row.units / tiles).max(1.0));
+    row.log(k / STEP * (tiles / row.units).max(1.0));
+}
+
+fn head_features(heads: u64, kv_heads: u64, head_dim: u64, window: Option<u64>, cache_bytes: f64, row: &mut Row) {
+    row.logs(&[heads, kv_heads, head_dim]);
+    row.push(heads as f64 / kv_heads as f64);
+    row.log(window.map_or(1e9, |window| window as f64));
+    row.push(cache_bytes);
+}
+
+fn prefill_features(of: &Prefill, row: &mut Row) {
+    head_features(of.heads, of.kv_heads, of.head_dim, of.window, of.cache_dtype.bytes(), row);
+    let (batch, heads, new) = (of.batch as f64, of.heads as f64, of.new_tokens as f64);
+    row.logs(&[of.batch, of.new_tokens, of.past + 1]);
+    row.log(of.pairs() / new);
+    row.log(of.keys());
+    let cache = 2.0 * batch * of.kv_heads as f64 * of.keys() * of.head_dim as f64 * of.cache_dtype.bytes();
+    row.residency(cache);
+    row.residency(2.0 * batch * heads * new * of.head_dim as f64);
+    for rows in [64.0, 128.0] {
+        row.waves(batch * heads * (new / rows).ceil(), batch * heads * new / rows);
+        let group = heads / of.kv_heads as f64;
+        row.waves(batch * of.kv_heads as f64 * (new * group / rows).ceil(), batch * heads * new / rows);
+    }
+    // The longest row of tiles bounds a kernel that has few of them.
+    row.log((of.pairs() / new).max(1.0) / 128.0 * of.head_dim as f64);
+}
+
+fn decode_features(of: &Decode, row: &mut Row) {
+    head_features(of.heads, of.kv_heads, of.head_dim, of.window, of.cache_dtype.bytes(), row);
+    let (batch, kv_heads) = (of.batch as f64, of.kv_heads as f64);
+    row.logs(&[of.batch, of.context]);
+    row.log(of.keys());
+    row.log(of.keys() * batch);
+    row.residency(2.0 * batch * kv_heads * of.keys() * of.head_dim as f64 * of.cache_dtype.bytes());
+    row.waves(batch * kv_heads, batch * kv_heads);
+    for keys in [64.0, 256.0] {
+        row.waves(batch * kv_heads * (of.keys() / keys).ceil(), batch * kv_heads * of.keys() / keys);
+    }
+    // Keys of one unit when the context is split until all units work.
+    row.log(of.keys() / (row.units / (batch * kv_heads)).max(1.0));
+}
+
+fn experts_features(of: &Experts, row: &mut Row) {
+    row.logs(&[of.tokens, of.hidden, of.intermediate, of.experts, of.top_k]);
+    row.logs(&[of.tensor_parallel, of.expert_parallel]);
+    let power = match of.distribution {
+        Distribution::Balanced => 0.0,
+        Distribution::PowerLaw(power) => power,
+    };
+    let (routed, local, active) = (of.routed(), of.local_experts(), of.active_experts());
+    row.push(power);
+    row.push(of.scheme.weight_bytes());
+    row.push(of.scheme.activation_bytes());
+    row.push(of.scheme.products().bytes());
+    row.log(routed);
+    row.log(local);
+    row.log(of.width());
+    row.log(active);
+    row.log(routed / local);
+    row.residency(active * 3.0 * of.hidden as f64 * of.width() * of.scheme.weight_bytes());
+    row.residency(routed * of.hidden as f64 * 2.0);
+    for rows in [16.0, 64.0, 128.0] {
+        let tokens = routed / active;
+        let blocks = active * (tokens / rows).ceil();
+        row.waves(blocks * (2.0 * of.width() / 128.0).ceil(), routed / rows * (2.0 * of.width() / 128.0));
+        row.waves(blocks * (of.hidden as f64 / 128.0).ceil(), routed / rows * (of.hidden as f64 / 128.0));
+    }
+    let (load, served) = loads(of, power);
+    row.log(load);
+    row.log(served);
+    row.residency(served * 3.0 * of.hidden as f64 * of.width() * of.scheme.weight_bytes());
+}
+
+/// Returns the pairs of the fullest expert, relative to equal shares, and the experts of one rank that get a token, when
+/// the share of an expert falls with a power of its rank.
+fn loads(of: &Experts, power: f64) -> (f64, f64) {
+    let experts = of.experts as f64;
+    let pairs = (of.tokens * of.top_k) as f64;
+    // The sum of r^-power from 1 to the number of experts, by its integral.
+    let total = match (power - 1.0).abs() < 1e-9 {
+        true => experts.ln() + 0.5772,
+        false => (experts.powf(1.0 - power) - 1.0) / (1.0 - power) + 0.5,
+    };
+    let first = (pairs / total.max(1.0)).min(of.tokens as f64);
+    // The last expert that expects at least one pair.
+    let served = if power == 0.0 { experts.min(pairs) } else { (pairs / total).powf(1.0 / power).clamp(1.0, experts) };
+    (first * experts / pairs, (served / of.expert_parallel as f64).max(1.0))
+}
+
+/// Returns a number that is equal for kernels of one site: a layer of a model at any number of tokens.
+pub fn site(kernel: &Kernel) -> u64 {
+    let parts: [u64; 6] = match kernel {
+        Kernel::Gemm(of) => [1, of.n, of.k, 0, 0, 0],
+        Kernel::Prefill(of) => [2, of.heads, of.kv_heads, of.head_dim, of.window.unwrap_or(0), 0],
+        Kernel::Decode(of) => [2, of.heads, of.kv_heads, of.head_dim, of.window.unwrap_or(0), 0],
+        Kernel::Experts(of) => [3, of.hidden, of.intermediate, of.experts, of.top_k, 0],
+    };
+    mixed(parts.into_iter())
+}
+
+/// Returns a number that is equal for kernels of equal sizes in any number format.
+pub fn shape(kernel: &Kernel) -> u64 {
+    let rest: [u64; 4] = match kernel {
+        Kernel::Gemm(of) => [of.m, 0, 0, 0],
+        Kernel::Prefill(of) => [of.batch, of.new_tokens, of.past, 1],
+        Kernel::Decode(of) => [of.batch, of.context, 0, 2],
+        Kernel::Experts(of) => {
+            let power = match of.distribution {
+                Distribution::Balanced => 0.0,
+                Distribution::PowerLaw(power) => power,
+            };
+            [of.tokens, of.tensor_parallel, of.expert_parallel, power.to_bits()]
+        }
+    };
+    mixed([site(kernel)].into_iter().chain(rest))
+}
+
+/// Mixes numbers into one; the same on every machine and version.
+pub fn mixed(parts: impl Iterator<Item = u64>) -> u64 {
+    parts.fold(0x9e37_79b9_7f4a_7c15, |all, part| {
+        let mut next = (all ^ part).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        next ^= next >> 27;
+        next = next.wrapping_mul(0x94d0_49bb_1331_11eb);
+        next ^ (next >> 31)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::find;
+
+    #[test]
+    fn features_of_an_operator_have_one_length() {
+        let h100 = find("h100_sxm").expect("a device");
+        for texts in [
+            ["gemm:m=1,n=2,k=3", "gemm:m=4096,n=128,k=51200,dtype=fp8_block"],
+            [
+                "attention_decode:batch=1,context=1,heads=8,kv_heads=1,head_dim=64",
+                "attention_decode:batch=64,context=70000,heads=8,kv_heads=8,head_dim=128,window=128",
+            ],
+            [
+                "moe:tokens=1,hidden=64,intermediate=64,experts=8,top_k=2",
+                "moe:tokens=9999,hidden=64,intermediate=64,experts=8,top_k=2,distribution=power_law_1.2",
+            ],
+        ] {
+            let lengths = texts.map(|text| {
+                let kernel: Kernel = text.parse().expect(text);
+                let values = features(&kernel, h100, 0.0).expect(text).values;
+                assert!(values.iter().all(|value| value.is_finite()), "{text}: {values:?}");
+                values.len()
+            });
+            assert_eq!(lengths[0], lengths[1], "{texts:?}");
+        }
+    }
+
+    #[test]
+    fn a_site_has_many_shapes() {
+        let kernel = |text: &str| text.parse::<Kernel>().expect(text);
+        let (one, two) = (kernel("gemm:m=1,n=64,k=128"), kernel("gemm:m=2,n=64,k=128,dtype=fp8"));
+        assert_eq!(site(&one), site(&two));
+        assert_ne!(shape(&one), shape(&two));
+        assert_ne!(site(&one), site(&kernel("gemm:m=1,n=128,k=64")));
+    }
+}

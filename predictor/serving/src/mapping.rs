@@ -1,0 +1,253 @@
+//! What the columns of foreign tables of kernels mean: a TOML file that names sizes, formats, device and time.
+//!
+//! Every column must be named. The library that answered (`choice`) and the framework tell rows apart; a column that
+//! only repeats the device's name is checked for that.
+
+use crate::error::{Error, Result};
+use models::names;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// A mapping file: one source of tables.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mapping {
+    /// Where the tables come from.
+    pub source: String,
+    /// Licence of the tables, with the holder of the rights.
+    pub licence: String,
+    /// The tables.
+    pub tables: Vec<TableMapping>,
+}
+
+/// The meaning of one table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TableMapping {
+    /// File name in the folder of tables.
+    pub file: String,
+    /// Operator of the kernels, such as `gemm`.
+    pub kernel: String,
+    /// Column with the device's name.
+    pub device: String,
+    /// Column that repeats the device in other words.
+    pub same_as_device: Option<String>,
+    /// Column with the serving framework.
+    pub framework: Option<String>,
+    /// Column with the framework's version.
+    pub version: Option<String>,
+    /// Whether versions of one framework are learned apart.
+    #[serde(default)]
+    pub tells_versions_apart: bool,
+    /// Column with the library or kernel that answered, which is known only after the run.
+    pub choice: Option<String>,
+    /// Column and unit of the time.
+    pub time: Time,
+    /// Columns of power, where it was measured.
+    pub power: Option<Power>,
+    /// Sizes of the kernel by its own words.
+    pub sizes: BTreeMap<String, Size>,
+    /// Columns of number formats and of the distribution of tokens, by the kernel's words.
+    #[serde(default)]
+    pub formats: BTreeMap<String, String>,
+    /// Rows that are known to be faulty.
+    #[serde(default)]
+    pub drop: Vec<Fault>,
+}
+
+/// The column of the time.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Time {
+    /// Its name.
+    pub column: String,
+    /// Its unit: `ns`, `us`, `ms` or `s`.
+    pub unit: Unit,
+}
+
+/// A unit of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[allow(missing_docs)]
+pub enum Unit {
+    Ns,
+    Us,
+    Ms,
+    S,
+}
+
+/// The columns of power, in watts.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Power {
+    /// Mean power while the kernel ran in a loop.
+    pub watts: String,
+    /// Power limit of the board.
+    pub limit: String,
+}
+
+/// A size: a column, the same number in every row, or a sum of columns.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+#[allow(missing_docs)]
+pub enum Size {
+    Column(String),
+    Number(u64),
+    Sum { sum: Vec<String> },
+}
+
+/// Faulty rows: those with these words in these columns.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    /// What is wrong with the rows.
+    pub reason: String,
+    /// Words or numbers by column.
+    pub r#where: BTreeMap<String, String>,
+}
+
+impl Unit {
+    /// Seconds of one unit.
+    pub fn seconds(self) -> f64 {
+        match self {
+            Unit::Ns => 1e-9,
+            Unit::Us => 1e-6,
+            Unit::Ms => 1e-3,
+            Unit::S => 1.0,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Unit::Ns => "ns",
+            Unit::Us => "us",
+            Unit::Ms => "ms",
+            Unit::S => "s",
+        }
+    }
+}
+
+impl Mapping {
+    /// Returns whether a text is a mapping of tables of kernels.
+    pub fn is_mapping(text: &str) -> bool {
+        text.lines().any(|line| line.trim() == "[[tables]]")
+    }
+
+    /// Parses a mapping; its file is only named in errors.
+    pub fn parse(text: &str, path: &Path) -> Result<Mapping> {
+        let wrong = |problem: String| Error::Data(format!("cannot read `{}`: {problem}", path.display()));
+        let mapping: Mapping = toml::from_str(text).map_err(|error| wrong(names::with_hint(&error.to_string())))?;
+        mapping.tables.iter().try_for_each(|table| table.check().map_err(&wrong))?;
+        Ok(mapping)
+    }
+}
+
+impl TableMapping {
+    fn check(&self) -> std::result::Result<(), String> {
+        let known = words_of(&self.kernel).ok_or_else(|| {
+            let hint = names::hint(&self.kernel, crate::text::OPERATORS);
+            format!("unknown kernel `{}`; {hint}", self.kernel)
+        })?;
+        for word in self.sizes.keys().chain(self.formats.keys()) {
+            if !known.contains(&word.as_str()) {
+                let hint = names::hint(word, known.iter().copied());
+                return Err(format!("`{}` has no size `{word}`; {hint}", self.kernel));
+            }
+        }
+        let unit = self.time.column.rsplit_once('_').map(|(_, end)| end);
+        let other = [Unit::Ns, Unit::Us, Unit::Ms, Unit::S].into_iter().find(|one| unit == Some(one.name()));
+        match other.filter(|other| *other != self.time.unit) {
+            Some(other) => Err(format!(
+                "the column `{}` ends in `{}`, but its unit is given as `{}`",
+                self.time.column,
+                other.name(),
+                self.time.unit.name()
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns all columns that the mapping names.
+    pub fn columns(&self) -> Vec<&str> {
+        let sizes = self.sizes.values().flat_map(Size::columns);
+        let optional = [&self.same_as_device, &self.framework, &self.version, &self.choice].into_iter().flatten();
+        let power = self.power.iter().flat_map(|power| [power.watts.as_str(), &power.limit]);
+        let keys = [self.device.as_str(), &self.time.column];
+        let formats = self.formats.values().map(String::as_str);
+        keys.into_iter().chain(sizes).chain(optional.map(String::as_str)).chain(power).chain(formats).collect()
+    }
+}
+
+impl Size {
+    /// Returns the columns that a size is read from.
+    pub fn columns(&self) -> Vec<&str> {
+        match self {
+            Size::Column(column) => vec![column],
+            Size::Number(_) => Vec::new(),
+            Size::Sum { sum } => sum.iter().map(String::as_str).collect(),
+        }
+    }
+}
+
+/// Returns the words of a kernel's sizes and formats in its text.
+fn words_of(kernel: &str) -> Option<&'static [&'static str]> {
+    Some(match kernel {
+        "gemm" => &["m", "n", "k", "dtype"],
+        "attention_prefill" => {
+            &["batch", "new_tokens", "past", "heads", "kv_heads", "head_dim", "window", "dtype", "cache_dtype"]
+        }
+        "attention_decode" => &["batch", "context", "heads", "kv_heads", "head_dim", "window", "dtype", "cache_dtype"],
+        "moe" => &[
+            "tokens",
+            "hidden",
+            "intermediate",
+            "experts",
+            "top_k",
+            "tensor_parallel",
+            "expert_parallel",
+            "distribution",
+            "dtype",
+        ],
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "source = 's'\nlicence = 'l'\n[[tables]]\nfile = 'a.csv'\nkernel = 'gemm'\ndevice = 'd'\n";
+
+    fn parse(rest: &str) -> Result<Mapping> {
+        Mapping::parse(&format!("{TABLE}{rest}"), Path::new("m.toml"))
+    }
+
+    #[test]
+    fn contradictions_are_refused() {
+        let sizes = "sizes = { m = 'm', n = 'n', k = 'k' }\n";
+        assert!(parse(&format!("time = {{ column = 't_ms', unit = 'ms' }}\n{sizes}")).is_ok());
+        for (rest, reason) in [
+            (
+                format!("time = {{ column = 't_ms', unit = 'us' }}\n{sizes}"),
+                "ends in `ms`, but its unit is given as `us`",
+            ),
+            (
+                "time = { column = 't', unit = 'us' }\nsizes = { mm = 'm' }\n".to_owned(),
+                "has no size `mm`; did you mean `m`",
+            ),
+            (format!("time = {{ column = 't', unit = 'us' }}\n{sizes}chioce = 'c'\n"), "did you mean `choice`"),
+        ] {
+            let error = parse(&rest).expect_err(&rest).to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_mapping_that_ships_is_valid() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/mappings/aiconfigurator.toml");
+        let text = std::fs::read_to_string(&path).expect("the file");
+        assert!(Mapping::is_mapping(&text));
+        assert_eq!(Mapping::parse(&text, &path).map(|mapping| mapping.tables.len()), Ok(5));
+    }
+}

@@ -1,0 +1,93 @@
+//! What was learned as a section of a predictor's file: a header, and behind it the trees of each group.
+//!
+//! The header has the length and the hash of each set of trees, so that a group is checked when it is first needed and
+//! the others are not read.
+
+use crate::group::Groups;
+use crate::learned::{Knowledge, Learned};
+use crate::packed::PackedTrees;
+use serde::{Deserialize, Serialize};
+
+/// Most bytes that the header unpacks to.
+const MAX_HEADER_BYTES: usize = 64 << 20;
+const LEVEL: i32 = 19;
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    learned: Learned,
+    /// Length and hash of each set of trees in the order of [`all_trees`].
+    trees: Vec<(u64, String)>,
+}
+
+/// Returns all sets of trees in the order of the file.
+fn all_trees(learned: &mut Learned) -> Vec<&mut PackedTrees> {
+    let Learned { times, power, .. } = learned;
+    [times, power]
+        .into_iter()
+        .flat_map(|Knowledge { groups: Groups { by_key, .. }, transfers }| {
+            let own = by_key.values_mut().map(|group| &mut group.trees);
+            own.chain(transfers.values_mut().map(|transfer| &mut transfer.trees)).collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// Returns the section: the length of the header, the header, and the trees.
+pub fn to_bytes(learned: &Learned) -> Result<Vec<u8>, String> {
+    let mut learned = learned.clone();
+    let trees: Vec<Vec<u8>> =
+        all_trees(&mut learned).into_iter().map(|trees| trees.to_bytes()).collect::<Result<_, _>>()?;
+    let index = trees.iter().map(|bytes| (bytes.len() as u64, blake3::hash(bytes).to_hex().to_string())).collect();
+    let header = serde_json::to_vec(&Header { learned, trees: index }).map_err(|error| error.to_string())?;
+    let header = zstd::bulk::compress(&header, LEVEL).map_err(|error| error.to_string())?;
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend_from_slice(&header);
+    bytes.extend_from_slice(blake3::hash(&bytes).as_bytes());
+    trees.iter().for_each(|trees| bytes.extend_from_slice(trees));
+    Ok(bytes)
+}
+
+/// Reads a section. Trees are unpacked when they are first asked.
+pub fn from_bytes(bytes: &[u8]) -> Result<Learned, String> {
+    let (length, rest) = bytes.split_first_chunk::<8>().ok_or("it ends early")?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).map_err(|_| "its header is longer than any")?;
+    let (header, rest) = rest.split_at_checked(length).ok_or("its header is longer than the file")?;
+    let (hash, mut rest) = rest.split_first_chunk::<32>().ok_or("it ends early")?;
+    if blake3::hash(&bytes[..8 + length]).as_bytes() != hash {
+        return Err("it is damaged: its header does not have the hash behind it".to_owned());
+    }
+    let header = zstd::bulk::decompress(header, MAX_HEADER_BYTES).map_err(|error| format!("it is damaged: {error}"))?;
+    let Header { mut learned, trees: index } =
+        serde_json::from_slice(&header).map_err(|error| format!("its header is wrong: {error}"))?;
+    let places = all_trees(&mut learned);
+    if places.len() != index.len() {
+        return Err("its header names other trees than it has".to_owned());
+    }
+    for (place, (length, hash)) in places.into_iter().zip(index) {
+        let length = usize::try_from(length).map_err(|_| "its trees are longer than the file")?;
+        let (own, others) = rest.split_at_checked(length).ok_or("its trees are longer than the file")?;
+        *place = PackedTrees::of_bytes(own.to_vec(), hash);
+        rest = others;
+    }
+    check(&learned)?;
+    Ok(learned)
+}
+
+/// Checks figures of a file that predictions index with or divide by.
+fn check(learned: &Learned) -> Result<(), String> {
+    for Knowledge { groups, transfers } in [&learned.times, &learned.power] {
+        let of_groups = groups.by_key.values().flat_map(|group| [&group.at_known_sites, &group.at_new_sites]);
+        let of_transfers = transfers.values().flat_map(|one| [&one.sibling.reaches, &one.stranger.reaches]);
+        if !of_groups.chain(of_transfers).flatten().all(|reaches| reaches.is_sound()) {
+            return Err("its intervals are no numbers".to_owned());
+        }
+        let mut blends = transfers.values().flat_map(|one| [&one.sibling, &one.stranger]);
+        if blends.any(|blend| blend.weights.iter().any(|weight| !weight.is_finite() || *weight < 0.0)) {
+            return Err("its weights are no numbers".to_owned());
+        }
+        if groups.devices.iter().any(|device| !device.is_sound()) {
+            return Err("it describes a device by numbers that are not positive".to_owned());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! Fits groups and transfers to measured kernels.
+
+use crate::calibration::{Reaches, size_class};
+use crate::device::GpuFacts;
+use crate::error::{Error, Result};
+use crate::features::{features, mixed, shape, site};
+use crate::group::{Group, GroupKey, Groups, HeldOut};
+use crate::learned::{Knowledge, Learned};
+use crate::measurements::{Measurement, Measurements};
+use crate::packed::PackedTrees;
+use crate::times::LAUNCH_SECONDS;
+use crate::transfer::{Blend, Overhead, Transfer, Trial, votes};
+use learn::boosted::{self, BoostingParameters};
+use learn::trees::Trees;
+use samples::features::Matrix;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Rows of one device and format that the trees over all devices are grown on, and those that judge a held-out device.
+const TRANSFER_ROWS: usize = 3000;
+const TRIAL_ROWS: usize = 1200;
+/// Boosting rounds of the trees over all devices.
+const TRANSFER_ROUNDS: usize = 150;
+/// Fewer devices than these say nothing about others.
+const FEWEST_DEVICES: usize = 3;
+/// A group needs this many rows.
+const FEWEST_ROWS: usize = 50;
+
+/// How to learn.
+#[derive(Clone, Copy, Debug)]
+pub struct TrainOptions {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// Boosting rounds of each group.
+    pub rounds: usize,
+    /// Rows of each group that are learned from; None takes all.
+    pub most_rows: Option<usize>,
+    /// What a split must save of the squared error of logarithms.
+    pub min_split_loss: f64,
+    /// Whether intervals are calibrated, which takes as long again.
+    pub calibrates: bool,
+}
+
+impl Default for TrainOptions {
+    fn default() -> TrainOptions {
+        TrainOptions { seed: 0, rounds: 300, most_rows: None, min_split_loss: 0.0, calibrates: true }
+    }
+}
+
+/// What is learned of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// The time.
+    Time,
+    /// The mean power while running.
+    Power,
+}
+
+impl Target {
+    /// Returns the logarithm that trees learn: the time over the bound plus overhead, or the power over the limit.
+    pub fn log(self, row: &Measurement, reference_seconds: f64) -> Option<f64> {
+        match self {
+            Target::Time => Some((row.seconds / reference_seconds).ln()),
+            Target::Power => row.power.map(|(watts, limit)| (watts / limit).ln()),
+        }
+    }
+}
+
+/// Learns times and power of measured kernels.
+pub fn train(all: &Measurements, options: &TrainOptions) -> Result<Learned> {
+    let mut learned = Learned { provenance: all.provenance.clone(), ..Learned::default() };
+    for target in [Target::Time, Target::Power] {
+        let groups = fit_groups(all, target, options)?;
+        let transfers = fit_transfers(all, target, &groups, options)?;
+        let knowledge = Knowledge { groups, transfers };
+        match target {
+            Target::Time => learned.times = knowledge,
+            Target::Power => learned.power = knowledge,
+        }
+    }
+    Ok(learned)
+}
+
+/// Rows by group.
+fn by_group(all: &Measurements, target: Target) -> BTreeMap<GroupKey, Vec<usize>> {
+    let mut groups: BTreeMap<GroupKey, Vec<usize>> = BTreeMap::new();
+    for (place, row) in all.rows.iter().enumerate() {
+        if target == Target::Time || row.power.is_some() {
+            groups.entry(GroupKey::of(&row.kernel, all.devices[usize::from(row.device)])).or_default().push(place);
+        }
+    }
+    groups
+}
+
+/// Takes some rows, the same for the same seed.
+pub fn sampled(all: &Measurements, mut rows: Vec<usize>, most: usize, seed: u64) -> Vec<usize> {
+    if rows.len() > most {
+        rows.sort_by_cached_key(|row| mixed([seed, *row as u64, all.rows[*row].seconds.to_bits()].into_iter()));
+        rows.truncate(most);
+        rows.sort_unstable();
+    }
+    rows
+}
+
+/// Fits every group of a target.
+pub fn fit_groups(all: &Measurements, target: Target, options: &TrainOptions) -> Result<Groups> {
+    let devices: Vec<GpuFacts> = all.devices.iter().map(|device| (*device).clone()).collect();
+    let mut groups = Groups { devices, frameworks: all.frameworks.clone(), by_key: BTreeMap::new() };
+    for (key, rows) in by_group(all, target) {
+        if rows.len() >= FEWEST_ROWS {
+            let rows = sampled(all, rows, options.most_rows.unwrap_or(usize::MAX), options.seed);
+            groups.by_key.insert(key, fit_group(all, &rows, target, options)?);
+        }
+    }
+    Ok(groups)
+}
+
+/// The matrix and labels of rows. `is_shared` leaves the framework out, for trees that serve other devices.
+struct Examples {
+    matrix: Matrix,
+    labels: Vec<f32>,
+    classes: Vec<usize>,
+}
+
+fn examples(all: &Measurements, rows: &[usize], target: Target, is_shared: bool) -> Result<Examples> {
+    let (mut values, mut labels, mut classes) = (Vec::new(), Vec::with_capacity(rows.len()), Vec::new());
+    let mut columns = 1;
+    for row in rows.iter().map(|row| &all.rows[*row]) {
+        let framework = if is_shared { 0.0 } else { f32::from(row.framework) };
+        let facts = features(&row.kernel, all.devices[usize::from(row.device)], framework)?;
+        let label = target.log(row, facts.reference_seconds);
+        labels.push(label.ok_or_else(|| Error::Data("a row without power".to_owned()))? as f32);
+        classes.push(size_class(facts.reference_seconds));
+        columns = facts.values.len();
+        values.extend(facts.values);
+    }
+    Ok(Examples { matrix: Matrix::of(columns, values), labels, classes })
+}
+
+impl Examples {
+    fn select(&self, rows: &[usize]) -> (Matrix, Vec<f32>) {
+        (self.matrix.select(rows), rows.iter().map(|row| self.labels[*row]).collect())
+    }
+
+    /// Errors of trees on rows, with the classes of their sizes.
+    fn errors(&self, trees: &Trees, rows: &[usize]) -> Vec<(usize, f64)> {
+        let predicted = trees.predict(&self.matrix.select(rows));
+        let error = |(row, predicted): (&usize, f32)| (self.classes[*row], f64::from(predicted - self.labels[*row]));
+        rows.iter().zip(predicted).map(error).collect()
+    }
+}
+
+fn grow(matrix: &Matrix, labels: &[f32], options: &TrainOptions, rounds: usize) -> Result<Trees> {
+    let parameters = BoostingParameters {
+        rounds,
+        learning_rate: 0.08,
+        max_depth: 9,
+        min_child_weight: 3.0,
+        min_split_loss: options.min_split_loss,
+        subsample: 0.8,
+        colsample: 0.5,
+        ..BoostingParameters::usual()
+    };
+    boosted::fit(matrix, labels, &parameters, options.seed).map_err(|error| Error::Data(error.to_string()))
+}
+
+fn fit_group(all: &Measurements, rows: &[usize], target: Target, options: &TrainOptions) -> Result<Group> {
+    let examples = examples(all, rows, target, false)?;
+    let (mut at_known_sites, mut at_new_sites, mut held_out) = (None, None, None);
+    if options.calibrates {
+        let kernel = |place: usize| &all.rows[rows[place]].kernel;
+        let is_in_fold = |hash: u64, parts: u64| mixed([hash, options.seed, 77].into_iter()) % parts == 0;
+        let (new, rest): (Vec<usize>, Vec<usize>) =
+            (0..rows.len()).partition(|place| is_in_fold(site(kernel(*place)), 5));
+        let (known, learned): (Vec<usize>, Vec<usize>) =
+            rest.into_iter().partition(|place| is_in_fold(shape(kernel(*place)), 8));
+        if learned.len() >= FEWEST_ROWS {
+            let (matrix, labels) = examples.select(&learned);
+            let trial = grow(&matrix, &labels, options, options.rounds)?;
+            at_known_sites = Reaches::fit(&examples.errors(&trial, &known));
+            let errors = examples.errors(&trial, &new);
+            at_new_sites = Reaches::fit(&errors);
+            held_out = HeldOut::of(errors.iter().map(|(_, error)| *error));
+        }
+    }
+    let trees = grow(&examples.matrix, &examples.labels, options, options.rounds)?;
+    let sites: BTreeSet<u64> = rows.iter().map(|row| site(&all.rows[*row].kernel)).collect();
+    let mut frameworks = BTreeMap::new();
+    rows.iter().for_each(|row| *frameworks.entry(all.rows[*row].framework).or_insert(0) += 1);
+    Ok(Group { trees: PackedTrees::of(trees), sites, frameworks, at_known_sites, at_new_sites, held_out })
+}
+
+/// Fits what carries over to other devices, for each operator that was measured on enough devices of a vendor.
+pub fn fit_transfers(
+    all: &Measurements,
+    target: Target,
+    groups: &Groups,
+    options: &TrainOptions,
+) -> Result<BTreeMap<String, Transfer>> {
+    let mut operators: BTreeMap<String, BTreeMap<GroupKey, Vec<usize>>> = BTreeMap::new();
+    for (key, rows) in by_group(all, target) {
+        if let Some(group) = groups.by_key.get(&key) {
+            // Other devices are asked for the usual framework.
+            let usual = groups.usual_framework(group);
+            let rows: Vec<usize> = rows.into_iter().filter(|row| all.rows[*row].framework == usual).collect();
+            operators.entry(key.operator.clone()).or_default().insert(key, rows);
+        }
+    }
+    let mut transfers = BTreeMap::new();
+    for (operator, mut parts) in operators {
+        let vendor = |key: &GroupKey| key.device.split([' ', '(']).next().unwrap_or_default().to_owned();
+        let mut devices: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        parts.keys().for_each(|key| {
+            devices.entry(vendor(key)).or_default().insert(key.device.clone());
+        });
+        let Some((most, devices)) = devices.into_iter().max_by_key(|(_, devices)| devices.len()) else { continue };
+        parts.retain(|key, _| vendor(key) == most);
+        if devices.len() >= FEWEST_DEVICES || (target == Target::Power && devices.len() > 1) {
+            transfers.insert(operator, fit_transfer(all, target, groups, &parts, options)?);
+        }
+    }
+    Ok(transfers)
+}
+
+type Parts = BTreeMap<GroupKey, Vec<usize>>;
+
+fn shared_trees(
+    all: &Measurements,
+    target: Target,
+    parts: &Parts,
+    without: &[&str],
+    options: &TrainOptions,
+) -> Result<(PackedTrees, BTreeMap<String, Overhead>)> {
+    let most = if !without.is_empty() { TRANSFER_ROWS / 2 } else { TRANSFER_ROWS };
+    let kept = parts.iter().filter(|(key, _)| !without.contains(&key.device.as_str()));
+    let rows: Vec<usize> = kept.flat_map(|(_, rows)| sampled(all, rows.clone(), most, options.seed)).collect();
+    let examples = examples(all, &rows, target, true)?;
+    let options = TrainOptions { min_split_loss: options.min_split_loss.max(0.01), ..*options };
+    let trees = grow(&examples.matrix, &examples.labels, &options, TRANSFER_ROUNDS)?;
+    let mut times: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for row in rows.iter().map(|row| &all.rows[*row]) {
+        let device = all.devices[usize::from(row.device)];
+        let bound = features(&row.kernel, device, 0.0)?.reference_seconds - LAUNCH_SECONDS;
+        times.entry(row.kernel.format().to_owned()).or_default().push((bound, row.seconds));
+        times.entry(String::new()).or_default().push((bound, row.seconds));
+    }
+    // Power has no bound of its own.
+    let overheads = match target {
+        Target::Time => times.into_iter().map(|(format, times)| (format, Overhead::fit(&times))).collect(),
+        Target::Power => BTreeMap::new(),
+    };
+    Ok((PackedTrees::of(trees), overheads))
+}
+
+fn fit_transfer(
+    all: &Measurements,
+    target: Target,
+    groups: &Groups,
+    parts: &Parts,
+    options: &TrainOptions,
+) -> Result<Transfer> {
+    let (mut siblings, mut strangers) = (Vec::new(), Vec::new());
+    let devices: BTreeSet<&str> = parts.keys().map(|key| key.device.as_str()).collect();
+    for (number, device) in devices.iter().enumerate() {
+        if devices.len() < 2 || !options.calibrates {
+            break;
+        }
+        let facts = groups.devices.iter().find(|known| known.name == *device);
+        let facts = facts.ok_or_else(|| Error::Data(format!("no facts of {device}")))?;
+        let relatives: Vec<&str> =
+            groups.devices.iter().filter(|known| known.is_sibling(facts)).map(|known| known.name.as_str()).collect();
+        // Held out with its siblings, a device shows what other generations say of it.
+        let mut strange = groups.clone();
+        strange.devices.retain(|known| !known.is_sibling(facts));
+        for (groups, without, is_whole) in [(groups, vec![*device], true), (&strange, relatives, false)] {
+            let has_sibling = groups.devices.iter().any(|known| known.name != *device && known.is_sibling(facts));
+            if is_whole && !has_sibling || without.len() >= devices.len() {
+                continue;
+            }
+            let (trees, overheads) = shared_trees(all, target, parts, &without, options)?;
+            for (_, rows) in parts.iter().filter(|(key, _)| key.device == *device) {
+                for row in sampled(all, rows.clone(), TRIAL_ROWS, options.seed + 1) {
+                    let row = &all.rows[row];
+                    let reference = features(&row.kernel, facts, 0.0)?.reference_seconds;
+                    let Some(measured) = target.log(row, reference) else { continue };
+                    let ballot = votes(groups, &trees, &overheads, &row.kernel, facts)?;
+                    let trial = Trial { device: number, votes: ballot.votes, class: ballot.class, measured };
+                    match (is_whole, ballot.is_sibling(facts)) {
+                        (true, true) => siblings.push(trial),
+                        (true, false) => {}
+                        (false, _) => strangers.push(trial),
+                    }
+                }
+            }
+        }
+    }
+    let (trees, overheads) = shared_trees(all, target, parts, &[], options)?;
+    let stranger = Blend::fit(&strangers, [0.5, 0.0, 0.25, 0.25]);
+    Ok(Transfer { trees, overheads, sibling: Blend::fit(&siblings, [0.0, 0.5, 0.5, 0.0]), stranger })
+}

@@ -1,0 +1,243 @@
+//! Devices that were not learned: utilisation of the most similar learned device, trees over device facts, and the
+//! calibrated bound, blended by what was best for devices that were held out.
+
+use crate::calibration::{Reaches, size_class};
+use crate::device::GpuFacts;
+use crate::error::Result;
+use crate::features::features;
+use crate::group::{Groups, HeldOut, predict};
+use crate::kernel::Kernel;
+use crate::packed::PackedTrees;
+use crate::times::LAUNCH_SECONDS;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Ways to predict an unseen device.
+pub const VOTES: usize = 4;
+
+/// Logarithms by way: trees over facts, the similar device's time scaled by the bounds, that device's utilisation times
+/// the ratio that trees predict between both devices, and the bound plus the operator's overhead.
+pub type Votes = [Option<f64>; VOTES];
+
+/// What carries over to devices that were not learned, for one operator.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Transfer {
+    /// Trees over features of all devices.
+    #[serde(skip)]
+    pub trees: PackedTrees,
+    /// Bound plus overhead by number format; the empty name stands for all formats.
+    pub overheads: BTreeMap<String, Overhead>,
+    /// Blend for devices of a learned generation.
+    pub sibling: Blend,
+    /// Blend for devices of other generations.
+    pub stranger: Blend,
+}
+
+/// The time of a kernel as a multiple of its bound plus a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Overhead {
+    /// Time at large sizes over the bound.
+    pub slope: f64,
+    /// Seconds of a kernel without work.
+    pub seconds: f64,
+}
+
+/// Weights of the votes, with the errors that held-out devices had.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Blend {
+    /// Weights of the votes.
+    pub weights: [f64; VOTES],
+    /// Reaches of errors on held-out devices.
+    pub reaches: Option<Reaches>,
+    /// Errors on held-out devices.
+    pub held_out: Option<HeldOut>,
+}
+
+/// A vote of each kind, and the device that lent its utilisation.
+pub struct Ballot<'a> {
+    /// The votes.
+    pub votes: Votes,
+    /// The most similar learned device.
+    pub similar: Option<&'a GpuFacts>,
+    /// Class of the kernel's size.
+    pub class: usize,
+}
+
+/// Returns how far two devices are apart for kernels of a type: logarithms of ratios, and steps of generations.
+fn distance(one: &GpuFacts, two: &GpuFacts, kernel: &Kernel) -> f64 {
+    let ratio = |one: f64, two: f64| (one / two).ln().abs();
+    let peaks = match (one.peak(kernel.products()), two.peak(kernel.products())) {
+        (Ok(one), Ok(two)) => ratio(one, two),
+        _ => 2.0,
+    };
+    let sizes = ratio(one.units, two.units) + ratio(one.l2_bytes, two.l2_bytes);
+    let generations = if one.is_sibling(two) { 0.0 } else { 1.0 + 0.3 * (one.generation - two.generation).abs() };
+    peaks + ratio(one.bandwidth_bytes_per_s, two.bandwidth_bytes_per_s) + 0.5 * sizes + generations
+}
+
+/// Collects the votes on a kernel of a device that was not learned.
+pub fn votes<'a>(
+    groups: &'a Groups,
+    trees: &PackedTrees,
+    overheads: &BTreeMap<String, Overhead>,
+    kernel: &Kernel,
+    device: &GpuFacts,
+) -> Result<Ballot<'a>> {
+    let own = features(kernel, device, 0.0)?;
+    let class = size_class(own.reference_seconds);
+    let by_trees = predict(trees, &own.values)?;
+    let overhead = overheads.get(kernel.format()).or_else(|| overheads.get(""));
+    let bound = own.reference_seconds - LAUNCH_SECONDS;
+    let by_bound = overhead.map(|of| ((of.slope * bound + of.seconds) / own.reference_seconds).ln());
+    let mut votes = [Some(by_trees), None, None, by_bound];
+    let nearest = groups
+        .others(kernel, device)
+        .into_iter()
+        .min_by(|(one, _), (two, _)| distance(one, device, kernel).total_cmp(&distance(two, device, kernel)));
+    if let Some((similar, group)) = nearest {
+        let lent = groups.log(group, kernel, similar, None)?;
+        let theirs = features(kernel, similar, 0.0)?;
+        votes[1] = Some(scaled(lent, theirs.reference_seconds, own.reference_seconds));
+        votes[2] = Some(lent + by_trees - predict(trees, &theirs.values)?);
+    }
+    Ok(Ballot { votes, similar: nearest.map(|(similar, _)| similar), class })
+}
+
+/// Scales a similar device's time by the ratio of the bounds, as far as the bound explains the time: a kernel far above
+/// its bound waits for latencies, which devices of different bandwidth share.
+fn scaled(log: f64, their_reference: f64, own_reference: f64) -> f64 {
+    let time = their_reference * log.exp();
+    let explained = (BOUND_WEIGHT * (their_reference - LAUNCH_SECONDS) / time).clamp(0.0, 1.0);
+    log + (1.0 - explained) * (their_reference / own_reference).ln()
+}
+
+/// Kernels that reach this share of their bound follow it fully.
+const BOUND_WEIGHT: f64 = 1.0 / 0.8;
+
+impl Overhead {
+    /// Fits the multiple and the constant with the least mean error of logarithms to bounds and times in seconds.
+    pub fn fit(times: &[(f64, f64)]) -> Overhead {
+        let slopes = [1.0, 1.1, 1.2, 1.35, 1.5, 1.75, 2.0, 2.5, 3.0];
+        let constants = [2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0, 40.0, 80.0, 150.0];
+        let all = slopes.iter().flat_map(|slope| constants.map(|us| Overhead { slope: *slope, seconds: 1e-6 * us }));
+        let error = |of: &Overhead| -> f64 {
+            times.iter().map(|(bound, time)| ((of.slope * bound + of.seconds) / time).ln().abs()).sum()
+        };
+        let best = all.map(|of| (error(&of), of)).min_by(|one, two| one.0.total_cmp(&two.0));
+        best.map_or(Overhead { slope: 1.0, seconds: LAUNCH_SECONDS }, |(_, of)| of)
+    }
+}
+
+impl Ballot<'_> {
+    /// Returns whether the similar device is of the device's generation.
+    pub fn is_sibling(&self, device: &GpuFacts) -> bool {
+        self.similar.is_some_and(|similar| similar.is_sibling(device))
+    }
+}
+
+/// Returns the weighted mean of the votes that are there.
+pub fn blended(weights: &[f64; VOTES], votes: &Votes) -> f64 {
+    let known = || weights.iter().zip(votes).filter_map(|(weight, vote)| Some((*weight, (*vote)?)));
+    let total: f64 = known().map(|(weight, _)| weight).sum();
+    match total > 0.0 {
+        true => known().map(|(weight, vote)| weight * vote).sum::<f64>() / total,
+        false => known().map(|(_, vote)| vote).sum::<f64>() / known().count().max(1) as f64,
+    }
+}
+
+impl Transfer {
+    /// Returns the blend for a device.
+    pub fn blend(&self, is_sibling: bool) -> &Blend {
+        if is_sibling { &self.sibling } else { &self.stranger }
+    }
+
+    /// Returns the blended logarithm of a kernel on a device that was not learned, with the votes behind it.
+    pub fn log<'a>(&self, groups: &'a Groups, kernel: &Kernel, device: &GpuFacts) -> Result<(f64, Ballot<'a>)> {
+        let ballot = votes(groups, &self.trees, &self.overheads, kernel, device)?;
+        Ok((blended(&self.blend(ballot.is_sibling(device)).weights, &ballot.votes), ballot))
+    }
+}
+
+/// One kernel of a device that was held out: its votes, class and measured logarithm.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// Number of the held-out device.
+    pub device: usize,
+    /// The votes.
+    pub votes: Votes,
+    /// Class of size.
+    pub class: usize,
+    /// The measured logarithm.
+    pub measured: f64,
+}
+
+impl Blend {
+    /// Chooses the weights with the least mean error over held-out devices, each counted alike.
+    pub fn fit(trials: &[Trial], default: [f64; VOTES]) -> Blend {
+        if trials.is_empty() {
+            return Blend { weights: default, reaches: None, held_out: None };
+        }
+        let loss = |weights: &[f64; VOTES]| {
+            let mut by_device = BTreeMap::<usize, (f64, f64)>::new();
+            for trial in trials {
+                let sum = by_device.entry(trial.device).or_default();
+                sum.0 += (blended(weights, &trial.votes) - trial.measured).abs();
+                sum.1 += 1.0;
+            }
+            by_device.values().map(|(sum, count)| sum / count).sum::<f64>()
+        };
+        let weights = simplex().into_iter().min_by(|one, two| loss(one).total_cmp(&loss(two))).unwrap_or(default);
+        let errors: Vec<(usize, f64)> =
+            trials.iter().map(|trial| (trial.class, blended(&weights, &trial.votes) - trial.measured)).collect();
+        let held_out = HeldOut::of(errors.iter().map(|(_, error)| *error));
+        Blend { weights, reaches: Reaches::fit(&errors), held_out }
+    }
+}
+
+/// Weights in quarters that sum to 1.
+fn simplex() -> Vec<[f64; VOTES]> {
+    let mut all = Vec::new();
+    for one in 0..=4u8 {
+        for two in 0..=4 - one {
+            for three in 0..=4 - one - two {
+                all.push([one, two, three, 4 - one - two - three].map(|part| f64::from(part) / 4.0));
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_are_not_scaled_by_bandwidth() {
+        let (slow, fast) = (10e-6, 5e-6);
+        // A kernel at its bound follows the bound; one that takes ten times as long hardly does.
+        assert!(scaled(0.0, slow, fast).abs() < 0.05);
+        let seconds = fast * scaled(10f64.ln(), slow, fast).exp();
+        assert!((seconds / (10.0 * slow) - 1.0).abs() < 0.08, "{seconds}");
+    }
+
+    #[test]
+    fn the_overhead_of_an_operator_is_found() {
+        let times: Vec<(f64, f64)> =
+            (0..50).map(|step| 1e-6 * f64::from(step * step)).map(|bound| (bound, 1.2 * bound + 8e-6)).collect();
+        assert_eq!(Overhead::fit(&times), Overhead { slope: 1.2, seconds: 8e-6 });
+    }
+
+    #[test]
+    fn the_blend_follows_the_vote_that_was_right() {
+        let trial = |device: usize, step: usize| {
+            let truth = step as f64 / 10.0;
+            let votes = [Some(truth + 0.3), Some(truth), Some(truth - 0.5), Some(0.0)];
+            Trial { device, votes, class: 0, measured: truth }
+        };
+        let trials: Vec<Trial> = (0..3).flat_map(|device| (0..50).map(move |step| trial(device, step))).collect();
+        let blend = Blend::fit(&trials, [1.0, 0.0, 0.0, 0.0]);
+        assert_eq!(blend.weights, [0.0, 1.0, 0.0, 0.0]);
+        assert_eq!(blend.held_out.map(|held_out| held_out.mape), Some(0.0));
+        assert_eq!(blended(&blend.weights, &[Some(2.0), None, None, Some(4.0)]), 3.0);
+    }
+}

@@ -1,0 +1,88 @@
+//! Tables of kernels through a mapping: what is read, dropped and refused.
+#![allow(missing_docs, clippy::print_stderr)]
+
+use serving::{Mapping, Measurements};
+use std::path::{Path, PathBuf};
+
+const MAPPING: &str = r#"
+source = "somewhere"
+licence = "MIT, (c) somebody"
+[[tables]]
+file = "gemm.csv"
+kernel = "gemm"
+device = "system"
+choice = "library"
+time = { column = "latency_ms", unit = "ms" }
+sizes = { m = "m", n = "n", k = "k" }
+formats = { dtype = "dtype" }
+[[tables.drop]]
+reason = "a known fault"
+where = { library = "broken" }
+"#;
+const HEADER: &str = "system,library,dtype,m,n,k,latency_ms\n";
+
+fn read(mapping: &str, rows: &str) -> Result<Measurements, String> {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("gemm.csv"), rows).expect("a table");
+    let mapping = Mapping::parse(mapping, Path::new("m.toml")).map_err(|error| error.to_string())?;
+    Measurements::read(folder.path(), &mapping).map_err(|error| error.to_string())
+}
+
+#[test]
+fn formats_are_told_apart_and_faults_dropped() {
+    let rows = format!(
+        "{HEADER}h100_sxm,a,bfloat16,64,512,512,0.01\nh100_sxm,a,fp8,64,512,512,0.008\nh100_sxm,broken,fp8,64,512,512,0.1\na100_sxm,a,fp8,64,512,512,0.1\n"
+    );
+    let all = read(MAPPING, &rows).expect("rows");
+    let texts: Vec<String> = all.rows.iter().map(|row| row.kernel.to_string()).collect();
+    assert_eq!(texts, ["gemm:m=64,n=512,k=512,dtype=bf16", "gemm:m=64,n=512,k=512,dtype=fp8"]);
+    assert_eq!(all.rows[1].seconds, 8e-6);
+    let reasons: Vec<(&str, u64)> = all.left_out.iter().map(|(reason, count)| (reason.as_str(), *count)).collect();
+    assert_eq!(reasons, [("NVIDIA A100-SXM4-80GB has no peak for fp8", 1), ("a known fault", 1)]);
+}
+
+#[test]
+fn wrong_tables_are_refused() {
+    let one = "h100_sxm,a,fp8,64,512,512,0.01\n";
+    let with_stream = MAPPING.replace("file =", "version = \"stream\"\nfile =");
+    let hidden = MAPPING.replace("choice = \"library\"\n", "same_as_device = \"library\"\n");
+    for (mapping, rows, reason) in [
+        (
+            MAPPING,
+            format!("{HEADER}{one}").replace("latency_ms", "time_ms"),
+            "does not say what the column `time_ms` is",
+        ),
+        (&with_stream, format!("{HEADER}{one}"), "names the column `stream`, which the table lacks"),
+        (
+            MAPPING,
+            format!("{HEADER}{one}").replace("h100_sxm", "h900"),
+            "a device without facts: unknown device `h900`",
+        ),
+        (MAPPING, format!("{HEADER}{one}").replace("fp8", "fp9"), "column `dtype`: unknown format `fp9`"),
+        (MAPPING, format!("{HEADER}{one}").replace(",64,", ",0.5,"), "the size `m` 0.5, which is no whole number"),
+        (
+            MAPPING,
+            format!("{HEADER}h100_sxm,a,fp8,8192,8192,8192,0.0001\n"),
+            "faster than the device's peak; check the unit of the time and the sizes",
+        ),
+        (&hidden, format!("{HEADER}{one}h100_sxm,b,fp8,64,512,512,0.02\n"), "another word in `library`"),
+    ] {
+        let error = read(mapping, &rows).expect_err(reason);
+        assert!(error.contains(reason), "{error}");
+    }
+}
+
+#[test]
+fn the_public_tables_are_read_through_the_mapping_that_ships() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let folder: PathBuf = root.join("../shared/data/public-ops/aic");
+    if !folder.is_dir() {
+        eprintln!("skipped: `{}` is absent", folder.display());
+        return;
+    }
+    let path = root.join("configs/mappings/aiconfigurator.toml");
+    let mut mapping = Mapping::parse(&std::fs::read_to_string(&path).expect("the mapping"), &path).expect("a mapping");
+    mapping.tables.retain(|table| table.file == "moe.parquet");
+    let all = Measurements::read(&folder, &mapping).expect("rows");
+    assert!(all.rows.len() > 300_000 && all.devices.len() == 7, "{} rows", all.rows.len());
+}
