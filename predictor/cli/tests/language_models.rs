@@ -20,7 +20,9 @@ const LLAMA: &str = "predict --model llama-3.1-70b --device h100_sxm --dtype fp8
 fn a_server_is_answered_with_the_kernels_behind_it() {
     let (code, text, notes) = oppredict(&format!("{LLAMA} --context 4096"));
     assert_eq!((code, notes.as_str()), (0, ""), "{text}");
-    for part in ["time to first token", "time per token", "tokens per second", "memory of each GPU", "all-reduce", "bound"] {
+    for part in
+        ["time to first token", "time per token", "tokens per second", "memory of each GPU", "all-reduce", "bound"]
+    {
         assert!(text.contains(part), "{part}:\n{text}");
     }
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
@@ -45,7 +47,8 @@ fn a_model_that_does_not_fit_is_answered_with_a_warning() {
     assert_eq!((code, &document["models"][0]["fits"]), (1, &Value::Bool(false)));
     let calls = document.pointer("/models/0/answer/decode/calls").and_then(Value::as_array);
     assert!(calls.is_some_and(|calls| calls.len() > 5));
-    let (_, _, notes) = oppredict("predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --batch 4096 --tensor-parallel 8");
+    let (_, _, notes) =
+        oppredict("predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --batch 4096 --tensor-parallel 8");
     assert!(notes.contains("at most ") && notes.contains(" requests fit"), "{notes}");
 }
 
@@ -53,15 +56,24 @@ fn a_model_that_does_not_fit_is_answered_with_a_warning() {
 fn wrong_questions_are_refused_with_a_way_out() {
     for (line, reason) in [
         ("predict --model llama-3.1-71b --device h100_sxm --dtype fp8", "did you mean `llama-3.1-70b`"),
-        ("predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --tensor-parallel 3", "3 GPUs cannot divide 64 heads"),
+        (
+            "predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --tensor-parallel 3",
+            "3 GPUs cannot divide 64 heads",
+        ),
         ("predict --model llama-3.1-70b --device mi300x --dtype fp8", "unknown device `mi300x`"),
         ("predict --model llama-3.1-70b --dtype fp8", "name one with --device"),
         ("predict --model llama-3.1-70b --device a100_sxm --dtype fp8", "no peak rate for fp8"),
         ("predict --model llama-3.1-70b --device h100_sxm --dtype fp9", "did you mean `fp8`"),
-        ("predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --kv-dtype int8", "a cache of int8 is not supported"),
+        (
+            "predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --kv-dtype int8",
+            "a cache of int8 is not supported",
+        ),
         ("predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --batch 0", "--batch must be from 1"),
         ("predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --framework vlm", "did you mean `vllm`"),
-        ("knee --model llama-3.1-8b --device h100_sxm --over threads", "unknown quantity of a server's curve `threads`"),
+        (
+            "knee --model llama-3.1-8b --device h100_sxm --over threads",
+            "unknown quantity of a server's curve `threads`",
+        ),
     ] {
         let (code, text, error) = oppredict(line);
         assert_eq!((code, text.as_str()), (2, ""), "{line}: {error}");
@@ -83,5 +95,7 @@ fn knees_and_devices_are_listed() {
     let (_, text, _) = oppredict("devices --json");
     let document: Value = serde_json::from_str(&text).expect("one document");
     let gpus = document["gpus_of_language_models"].as_array().expect("GPUs");
-    assert!(gpus.iter().any(|gpu| gpu["facts"]["system"] == "b200_sxm" && gpu["measured_servers"].as_u64() > Some(100)));
+    assert!(
+        gpus.iter().any(|gpu| gpu["facts"]["system"] == "b200_sxm" && gpu["measured_servers"].as_u64() > Some(100))
+    );
 }

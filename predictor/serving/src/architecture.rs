@@ -221,7 +221,10 @@ impl Architecture {
         let spellings = SHIPPED.iter().map(|one| (one.name, one.aliases));
         let place = names::find(own, spellings).map_err(|hint| {
             let known = shipped_names().collect::<Vec<_>>().join(", ");
-            Error::Model { model: model.to_owned(), problem: format!("there is no such model; {hint} (known: {known}; or give a config.json)") }
+            Error::Model {
+                model: model.to_owned(),
+                problem: format!("there is no such model; {hint} (known: {known}; or give a config.json)"),
+            }
         })?;
         Architecture::parse(SHIPPED[place].text, SHIPPED[place].name)
     }
@@ -279,7 +282,10 @@ impl Config {
             return Config { tie_word_embeddings: tied, ..*text }.architecture(name);
         }
         if UNGATED.contains(&self.model_type.as_str()) {
-            return Err(format!("models of type `{}` have no gated feed-forward network and are not supported", self.model_type));
+            return Err(format!(
+                "models of type `{}` have no gated feed-forward network and are not supported",
+                self.model_type
+            ));
         }
         let layers = bounded(self.num_hidden_layers, "num_hidden_layers", MAX_COUNT)?;
         let experts = self.expert_layers(layers)?;

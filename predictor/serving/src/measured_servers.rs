@@ -194,7 +194,8 @@ impl<'a> Rows<'a> {
         let stated = stated.and_then(|rest| rest.split(|sign: char| !sign.is_ascii_digit()).next()?.parse().ok());
         let batch = self.number(row, "batch_size").map(|batch| batch as u64 * self.count(row, "attention_dp_size"));
         let concurrency = stated.or(batch).filter(|concurrency| *concurrency > 0);
-        let tokens = |name: &str| self.number(row, name).map(|tokens| tokens as u64).ok_or(format!("`{name}` is empty"));
+        let tokens =
+            |name: &str| self.number(row, name).map(|tokens| tokens as u64).ok_or(format!("`{name}` is empty"));
         Ok(Load {
             concurrency: concurrency.ok_or("the number of requests at once is not known")?,
             input_tokens: tokens("isl")?,

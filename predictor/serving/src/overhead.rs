@@ -250,7 +250,8 @@ type HeldOut = (f64, [f64; TARGETS]);
 /// Predicts every sample by what was learned without its configuration, without its server and without its device.
 /// Returns errors by mode of serving.
 fn held_out_errors(samples: &[OverheadSample]) -> BTreeMap<String, Vec<HeldOut>> {
-    let devices: BTreeMap<&str, u64> = samples.iter().map(|sample| sample.features.names[DEVICE].as_str()).zip(0..).collect();
+    let devices: BTreeMap<&str, u64> =
+        samples.iter().map(|sample| sample.features.names[DEVICE].as_str()).zip(0..).collect();
     let by_device = |sample: &OverheadSample| devices[sample.features.names[DEVICE].as_str()];
     let fold = |key: u64| key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
     let divisions: [Box<dyn Fn(&OverheadSample) -> u64>; 3] = [
@@ -262,7 +263,8 @@ fn held_out_errors(samples: &[OverheadSample]) -> BTreeMap<String, Vec<HeldOut>>
     for group_of in divisions {
         let groups: BTreeSet<u64> = samples.iter().map(&group_of).collect();
         for group in groups {
-            let (held_out, rest): (Vec<_>, Vec<_>) = samples.iter().cloned().partition(|sample| group_of(sample) == group);
+            let (held_out, rest): (Vec<_>, Vec<_>) =
+                samples.iter().cloned().partition(|sample| group_of(sample) == group);
             if rest.is_empty() {
                 continue;
             }

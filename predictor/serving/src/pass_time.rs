@@ -48,7 +48,12 @@ impl PassTime {
         };
         let calls = calls.into_iter().map(timed).collect::<Result<Vec<_>>>()?;
         let sum = |part: fn(&CallTime) -> f64| calls.iter().map(part).sum();
-        Ok(PassTime { seconds: sum(|call| call.seconds), low: sum(|call| call.low), high: sum(|call| call.high), calls })
+        Ok(PassTime {
+            seconds: sum(|call| call.seconds),
+            low: sum(|call| call.low),
+            high: sum(|call| call.high),
+            calls,
+        })
     }
 
     /// Returns the share of the time that calls of a kind take.

@@ -118,7 +118,9 @@ impl Parallelism {
             return refused(format!("{tensor} GPUs cannot divide or share {kv_heads} key-value heads"));
         }
         match model.experts {
-            None if expert > 1 => refused("a dense model has no experts to divide; leave expert parallelism at 1".to_owned()),
+            None if expert > 1 => {
+                refused("a dense model has no experts to divide; leave expert parallelism at 1".to_owned())
+            }
             Some(ExpertLayers { experts, .. }) if experts % expert != 0 => {
                 refused(format!("{expert} GPUs cannot divide {experts} experts equally"))
             }
@@ -312,7 +314,8 @@ impl Planner<'_> {
 
     /// Norms, collectives and the output projection.
     fn around_layers(&mut self) {
-        let (layers, hidden, Parallelism { tensor, data, .. }) = (self.model.layers, self.model.hidden, self.parallelism);
+        let (layers, hidden, Parallelism { tensor, data, .. }) =
+            (self.model.layers, self.model.hidden, self.parallelism);
         let tokens = self.pass.tokens();
         // Each adds the layer's output to the stream and normalises: two numbers are read and two are written.
         self.pointwise("residual, norm", 2 * layers, 4.0 * (tokens * hidden) as f64);
@@ -326,7 +329,11 @@ impl Planner<'_> {
         if mixed > 0 {
             let (bytes, ranks) = (bytes * data as f64, self.parallelism.devices());
             self.push("all-gather of tokens", mixed, CallWork::Collective(Collective::AllGather { bytes, ranks }));
-            self.push("reduce-scatter of tokens", mixed, CallWork::Collective(Collective::ReduceScatter { bytes, ranks }));
+            self.push(
+                "reduce-scatter of tokens",
+                mixed,
+                CallWork::Collective(Collective::ReduceScatter { bytes, ranks }),
+            );
         }
         let width = self.model.vocabulary.div_ceil(tensor);
         let output = Gemm { m: self.pass.sequences(), n: width, k: hidden, scheme: Scheme::Bf16 };
@@ -380,7 +387,10 @@ mod tests {
             let four = plan(&model, pass, BF16, Parallelism { tensor: 4, ..Parallelism::SINGLE }).expect("a plan");
             let share = flops(&four) / one;
             assert!((0.25..0.3).contains(&share), "{name}: {share}");
-            assert_eq!(four.iter().filter(|call| call.role == "all-reduce").map(|call| call.count).sum::<u64>(), 2 * model.layers);
+            assert_eq!(
+                four.iter().filter(|call| call.role == "all-reduce").map(|call| call.count).sum::<u64>(),
+                2 * model.layers
+            );
         }
     }
 
@@ -390,7 +400,9 @@ mod tests {
             let model = Architecture::load(name).expect("a shipped model");
             Parallelism { tensor, expert, data }.check(&model).expect_err("does not fit").to_string()
         };
-        assert!(refused("llama-3.1-8b", 3, 1, 1).contains("3 GPUs cannot divide 32 heads; fitting: 1, 2, 4, 8, 16, 32"));
+        assert!(
+            refused("llama-3.1-8b", 3, 1, 1).contains("3 GPUs cannot divide 32 heads; fitting: 1, 2, 4, 8, 16, 32")
+        );
         assert!(refused("llama-3.1-8b", 2, 2, 1).contains("a dense model has no experts"));
         assert!(refused("mixtral-8x7b", 4, 3, 1).contains("3 GPUs cannot divide 8 experts"));
         assert!(refused("mixtral-8x7b", 4, 8, 1).contains("expert parallelism 8 does not divide the 4 GPUs"));

@@ -351,9 +351,8 @@ mod tests {
     #[test]
     fn times_follow_load_and_division() {
         let load = |concurrency| Load { concurrency, input_tokens: 4096, output_tokens: 1024 };
-        let answer = |tensor, concurrency| {
-            llama_70b(tensor).predict(&load(concurrency), &Roofline, None).expect("an answer")
-        };
+        let answer =
+            |tensor, concurrency| llama_70b(tensor).predict(&load(concurrency), &Roofline, None).expect("an answer");
         let (one, many) = (answer(4, 1), answer(4, 64));
         assert!(many.per_token.seconds > one.per_token.seconds);
         assert!(many.first_token.seconds > one.first_token.seconds);
@@ -378,7 +377,8 @@ mod tests {
         let load = Load { concurrency: 32, input_tokens: 8192, output_tokens: 128 };
         let together = llama_70b(4);
         let apart = Deployment { mode: ServingMode::Disaggregated, ..together.clone() };
-        let seconds = |server: &Deployment| server.predict(&load, &Roofline, None).expect("an answer").per_token.seconds;
+        let seconds =
+            |server: &Deployment| server.predict(&load, &Roofline, None).expect("an answer").per_token.seconds;
         assert!(seconds(&apart) < seconds(&together));
         assert_eq!((together.devices(), apart.devices()), (4, 8));
     }

@@ -4,8 +4,8 @@ use crate::error::{Error, Result};
 use crate::measured_servers::{MeasuredServer, MeasuredServers};
 use crate::overhead::{COVERAGES, DEVICE, OverheadSample, Overheads, TARGETS};
 use models::Choice;
-use rand::seq::SliceRandom;
 use rand::SeedableRng;
+use rand::seq::SliceRandom;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,11 +79,7 @@ struct Outcome<'a> {
 }
 
 /// Evaluates servers with half of them held out, for each seed, or with devices held out.
-pub fn evaluate(
-    measured: &MeasuredServers,
-    protocols: &[HeldOutServers],
-    seeds: &[u64],
-) -> Result<Vec<ServerErrors>> {
+pub fn evaluate(measured: &MeasuredServers, protocols: &[HeldOutServers], seeds: &[u64]) -> Result<Vec<ServerErrors>> {
     let samples = measured.servers.iter().map(MeasuredServer::sample).collect::<Result<Vec<_>>>()?;
     let mut found = Vec::new();
     for held_out in protocols {
@@ -130,7 +126,8 @@ fn predict_division<'a>(
     samples: &[OverheadSample],
     is_learned: &[bool],
 ) -> Result<Vec<Outcome<'a>>> {
-    let part = |wanted: bool| samples.iter().zip(&measured.servers).zip(is_learned).filter(move |(_, is)| **is == wanted);
+    let part =
+        |wanted: bool| samples.iter().zip(&measured.servers).zip(is_learned).filter(move |(_, is)| **is == wanted);
     let train: Vec<OverheadSample> = part(true).map(|((sample, _), _)| sample.clone()).collect();
     if train.is_empty() || train.len() == samples.len() {
         return Err(Error::Data("too few servers to hold some out".to_owned()));
@@ -180,7 +177,8 @@ fn errors(
     let percent = || outcomes.iter().map(|outcome| 100.0 * (outcome.errors[target][learner].exp() - 1.0).abs());
     let is_ours = ServerLearner::ALL[learner] == ServerLearner::Overheads;
     let interval = |(place, promised): (usize, &u32)| {
-        let holds = |outcome: &&&Outcome<'_>| outcome.errors[target][learner].abs() <= outcome.half_widths[target][place];
+        let holds =
+            |outcome: &&&Outcome<'_>| outcome.errors[target][learner].abs() <= outcome.half_widths[target][place];
         let widths = outcomes.iter().map(|outcome| (2.0 * outcome.half_widths[target][place]).exp());
         IntervalErrors {
             promised: *promised,

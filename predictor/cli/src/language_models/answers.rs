@@ -5,8 +5,9 @@ use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text};
 use predictor::Result;
 use report::terminal::print_notes;
 use serde_json::{Value, json};
+use serving::KernelTimes;
 use serving::server::{ServerAnswer, ServerSource, shipped_overheads};
-use serving::{KernelTimes, Roofline};
+use std::path::Path;
 
 /// Similarity to measured servers below which an answer is an extrapolation.
 const LEAST_SIMILARITY: f64 = 0.5;

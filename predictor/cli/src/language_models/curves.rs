@@ -1,8 +1,9 @@
 //! `oppredict knee` for servers of language models: times over batch or context.
 
+use super::ServerQuestion;
 use super::answers::{answer, times};
 use super::texts::heading;
-use super::{ServerFlags, ServerQuestion};
+use crate::knee::KneeArguments;
 use crate::{DONE, DONE_WITH_LOSSES, paper, print_json, print_text};
 use predictor::{Error, Result};
 use report::{Cell, Table, duration, figures, number, words};
@@ -67,7 +68,8 @@ pub fn knee(
 }
 
 fn curve(question: &ServerQuestion, over: &str, times: &dyn KernelTimes) -> Result<ServerCurve> {
-    let doubled = |first: u64, most: u64| std::iter::successors(Some(first), |at| Some(2 * at)).take_while(move |at| *at <= most);
+    let doubled =
+        |first: u64, most: u64| std::iter::successors(Some(first), |at| Some(2 * at)).take_while(move |at| *at <= most);
     let places: Vec<u64> = match over {
         "batch" => doubled(1, MAX_BATCH).collect(),
         "context" => doubled(LEAST_CONTEXT, MAX_CONTEXT).collect(),
@@ -141,7 +143,9 @@ fn describe(curve: &ServerCurve) -> String {
     }
     let meaning = match (curve.over.as_str(), curve.knee) {
         (_, None) => "no knee within what fits".to_owned(),
-        ("batch", Some(at)) => format!("from a batch of {at}, twice the batch gains less than 20 % throughput or does not fit"),
+        ("batch", Some(at)) => {
+            format!("from a batch of {at}, twice the batch gains less than 20 % throughput or does not fit")
+        }
         (_, Some(at)) => format!("from a context of {at}, a token takes at least 50 % longer than at the shortest"),
     };
     format!("\n{}\n{meaning}", table.on(&paper()))

@@ -64,13 +64,8 @@ impl ServerFlags {
     /// Whether a server is asked for.
     pub fn is_given(&self) -> bool {
         let texts = [&self.dtype, &self.kv_dtype, &self.framework];
-        let counts = [
-            self.tensor_parallel,
-            self.expert_parallel,
-            self.data_parallel,
-            self.input_tokens,
-            self.output_tokens,
-        ];
+        let counts =
+            [self.tensor_parallel, self.expert_parallel, self.data_parallel, self.input_tokens, self.output_tokens];
         texts.iter().any(|text| text.is_some()) || counts.iter().any(Option::is_some)
     }
 

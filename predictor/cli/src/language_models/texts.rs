@@ -53,7 +53,8 @@ pub fn answer(question: &ServerQuestion, answer: &ServerAnswer) -> String {
 }
 
 fn totals(answer: &ServerAnswer) -> String {
-    let mut table = Table::new([words("under load"), figures("time"), figures("90 % between"), words("source").least(10)]);
+    let mut table =
+        Table::new([words("under load"), figures("time"), figures("90 % between"), words("source").least(10)]);
     for (name, one) in [("time to first token", &answer.first_token), ("time per token", &answer.per_token)] {
         let Predicted { seconds, low, high, source } = one;
         let source = match source {
