@@ -119,10 +119,10 @@ pub struct ExpertLayers {
 
 /// The fields of a `config.json` that matter here, by the names of all published families.
 #[derive(Deserialize)]
-struct Config {
+struct ModelConfig {
     #[serde(default)]
     model_type: String,
-    text_config: Option<Box<Config>>,
+    text_config: Option<Box<ModelConfig>>,
     num_hidden_layers: Option<u64>,
     hidden_size: Option<u64>,
     vocab_size: Option<u64>,
@@ -232,7 +232,7 @@ impl Architecture {
     /// Reads a configuration as published.
     pub fn parse(text: &str, name: &str) -> Result<Architecture> {
         let refused = |problem: String| Error::Model { model: name.to_owned(), problem };
-        let config: Config =
+        let config: ModelConfig =
             serde_json::from_str(text).map_err(|error| refused(format!("its configuration is unreadable: {error}")))?;
         config.architecture(name).map_err(refused)
     }
@@ -275,11 +275,11 @@ fn bounded(value: Option<u64>, field: &str, most: u64) -> Parsed<u64> {
     }
 }
 
-impl Config {
+impl ModelConfig {
     fn architecture(self, name: &str) -> Parsed<Architecture> {
         if let Some(text) = self.text_config {
             let tied = self.tie_word_embeddings.or(text.tie_word_embeddings);
-            return Config { tie_word_embeddings: tied, ..*text }.architecture(name);
+            return ModelConfig { tie_word_embeddings: tied, ..*text }.architecture(name);
         }
         if UNGATED.contains(&self.model_type.as_str()) {
             return Err(format!(

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::overhead::{OverheadSample, Overheads};
 use crate::plan::{Formats, Parallelism};
 use crate::scheme::{Dtype, Scheme};
-use crate::server::{Deployment, Framework, Load, Pool, ServingMode};
+use crate::server::{Deployment, Framework, ReplicaPool, ServerLoad, ServingMode};
 use crate::times::Roofline;
 use models::Choice;
 use samples::table::{self, Cells, Column, Table};
@@ -20,7 +20,7 @@ pub struct MeasuredServer {
     /// The server.
     pub deployment: Deployment,
     /// The load.
-    pub load: Load,
+    pub load: ServerLoad,
     /// Seconds to the first token, then per token.
     pub seconds: [f64; 2],
 }
@@ -46,7 +46,7 @@ impl MeasuredServer {
     pub fn configuration_key(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         self.hash_server(&mut hasher);
-        let Load { concurrency, input_tokens, output_tokens } = self.load;
+        let ServerLoad { concurrency, input_tokens, output_tokens } = self.load;
         (concurrency, input_tokens, output_tokens).hash(&mut hasher);
         hasher.finish()
     }
@@ -55,7 +55,7 @@ impl MeasuredServer {
     fn hash_server(&self, hasher: &mut DefaultHasher) {
         let Deployment { model, device, formats, framework, mode, prefill, decode, .. } = &self.deployment;
         (&model.name, &device.system, formats.weights, framework, mode).hash(hasher);
-        for Pool { parallelism: Parallelism { tensor, expert, data }, replicas } in [prefill, decode] {
+        for ReplicaPool { parallelism: Parallelism { tensor, expert, data }, replicas } in [prefill, decode] {
             (tensor, expert, data, replicas).hash(hasher);
         }
     }
@@ -82,7 +82,7 @@ impl MeasuredServers {
     }
 
     fn of_table(table: &Table) -> std::result::Result<MeasuredServers, String> {
-        let rows = Rows::new(table)?;
+        let rows = ServerRows::new(table)?;
         let mut found = MeasuredServers::default();
         let mut seen = HashSet::new();
         for row in 0..table.rows {
@@ -116,7 +116,7 @@ impl MeasuredServers {
 }
 
 /// The columns of the table.
-struct Rows<'a> {
+struct ServerRows<'a> {
     table: &'a Table,
 }
 
@@ -137,11 +137,11 @@ const NEEDED: [&str; 11] = [
 
 type Read<T> = std::result::Result<T, String>;
 
-impl<'a> Rows<'a> {
-    fn new(table: &'a Table) -> Read<Rows<'a>> {
+impl<'a> ServerRows<'a> {
+    fn new(table: &'a Table) -> Read<ServerRows<'a>> {
         match NEEDED.iter().find(|name| table.column(name).is_none()) {
             Some(name) => Err(format!("it has no column `{name}`")),
-            None => Ok(Rows { table }),
+            None => Ok(ServerRows { table }),
         }
     }
 
@@ -188,7 +188,7 @@ impl<'a> Rows<'a> {
         Ok(server)
     }
 
-    fn load(&self, row: usize) -> Read<Load> {
+    fn load(&self, row: usize) -> Read<ServerLoad> {
         let source = self.word(row, "silicon_data_source");
         let stated = source.split_once("silicon_concurrency=").map(|(_, rest)| rest);
         let stated = stated.and_then(|rest| rest.split(|sign: char| !sign.is_ascii_digit()).next()?.parse().ok());
@@ -196,14 +196,14 @@ impl<'a> Rows<'a> {
         let concurrency = stated.or(batch).filter(|concurrency| *concurrency > 0);
         let tokens =
             |name: &str| self.number(row, name).map(|tokens| tokens as u64).ok_or(format!("`{name}` is empty"));
-        Ok(Load {
+        Ok(ServerLoad {
             concurrency: concurrency.ok_or("the number of requests at once is not known")?,
             input_tokens: tokens("isl")?,
             output_tokens: tokens("osl")?,
         })
     }
 
-    fn pools(&self, row: usize, model: &Architecture, mode: ServingMode) -> (Pool, Pool) {
+    fn pools(&self, row: usize, model: &Architecture, mode: ServingMode) -> (ReplicaPool, ReplicaPool) {
         let pool = |prefix: &str| {
             let count = |name: &str| self.count(row, &format!("{prefix}{name}"));
             let stated = Stated {
@@ -213,7 +213,7 @@ impl<'a> Rows<'a> {
                 data: count("attention_dp_size"),
             };
             let pool = stated.pool(model, mode);
-            Pool { replicas: pool.replicas.max(count("num_workers")), ..pool }
+            ReplicaPool { replicas: pool.replicas.max(count("num_workers")), ..pool }
         };
         match mode {
             ServingMode::Aggregated => (pool(""), pool("")),
@@ -234,7 +234,7 @@ struct Stated {
 impl Stated {
     /// Returns the division that is meant. The table multiplies tensor and expert parallelism of the same GPUs in some rows, and
     /// counts the GPUs of all replicas in others.
-    fn pool(self, model: &Architecture, mode: ServingMode) -> Pool {
+    fn pool(self, model: &Architecture, mode: ServingMode) -> ReplicaPool {
         let Stated { tensor, expert_tensor, expert, data } = self;
         let is_product = tensor == expert_tensor * expert;
         let (tensor, expert, data, replicas) = if model.experts.is_none() {
@@ -249,10 +249,10 @@ impl Stated {
             (tensor, if (tensor * data).is_multiple_of(expert) { expert } else { 1 }, data, 1)
         };
         if model.heads().is_multiple_of(tensor) {
-            return Pool { parallelism: Parallelism { tensor, expert, data }, replicas };
+            return ReplicaPool { parallelism: Parallelism { tensor, expert, data }, replicas };
         }
         let own = if tensor.is_multiple_of(8) { 8 } else { 4 };
-        Pool { parallelism: Parallelism { tensor: own, expert: 1, data: 1 }, replicas: (tensor / own).max(1) }
+        ReplicaPool { parallelism: Parallelism { tensor: own, expert: 1, data: 1 }, replicas: (tensor / own).max(1) }
     }
 }
 
@@ -278,7 +278,7 @@ mod tests {
     fn pool(model: &str, mode: ServingMode, stated: [u64; 4]) -> (u64, u64, u64, u64) {
         let [tensor, expert_tensor, expert, data] = stated;
         let model = Architecture::load(model).expect("a shipped model");
-        let Pool { parallelism, replicas } = Stated { tensor, expert_tensor, expert, data }.pool(&model, mode);
+        let ReplicaPool { parallelism, replicas } = Stated { tensor, expert_tensor, expert, data }.pool(&model, mode);
         parallelism.check(&model).expect("a division that fits");
         (parallelism.tensor, parallelism.expert, parallelism.data, replicas)
     }
@@ -306,7 +306,7 @@ mod tests {
         std::fs::write(&path, format!("{header}\n{row}\n{row}\n{other}\n")).expect("a file");
         let read = MeasuredServers::read(&path).expect("servers");
         let [server] = &read.servers[..] else { panic!("{:?}", read.left_out) };
-        assert_eq!(server.load, Load { concurrency: 16, input_tokens: 1024, output_tokens: 512 });
+        assert_eq!(server.load, ServerLoad { concurrency: 16, input_tokens: 1024, output_tokens: 512 });
         assert_eq!((server.seconds, server.deployment.decode.parallelism.tensor), ([0.1, 0.02], 4));
         assert_eq!(read.left_out.values().sum::<u64>(), 2);
         std::fs::write(&path, "model_path\nx\n").expect("a file");

@@ -24,7 +24,7 @@ pub struct Residents {
 
 /// Memory of one GPU in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Memory {
+pub struct GpuMemory {
     /// Weights.
     pub weights_bytes: f64,
     /// Keys, values and recurrent states of all sequences.
@@ -37,7 +37,7 @@ pub struct Memory {
     pub max_sequences: u64,
 }
 
-impl Memory {
+impl GpuMemory {
     /// Returns the bytes that are needed.
     pub fn needed_bytes(&self) -> f64 {
         self.weights_bytes + self.cache_bytes + self.activation_bytes
@@ -56,14 +56,14 @@ pub fn memory(
     parallelism: Parallelism,
     residents: Residents,
     device: &GpuFacts,
-) -> Memory {
+) -> GpuMemory {
     let weights_bytes = weights(model, parallelism, formats.weights);
     let own_sequences = residents.sequences.div_ceil(parallelism.data);
     let per_sequence = cache_bytes(model, formats, parallelism, residents.tokens);
     let activation_bytes = activation_bytes(model, parallelism, own_sequences, residents.tokens);
     let usable_bytes = USABLE_SHARE * device.memory_bytes;
     let free = usable_bytes - weights_bytes - activation_bytes;
-    Memory {
+    GpuMemory {
         weights_bytes,
         cache_bytes: per_sequence * own_sequences as f64,
         activation_bytes,
@@ -74,19 +74,19 @@ pub fn memory(
 
 /// Returns the number of weights of a model.
 pub fn parameters(model: &Architecture) -> f64 {
-    let Weights { linear, experts, plain } = Weights::of(model, Parallelism::SINGLE);
+    let WeightCounts { linear, experts, plain } = WeightCounts::of(model, Parallelism::SINGLE);
     linear + experts + plain
 }
 
 /// Returns the bytes of the weights on one GPU.
 fn weights(model: &Architecture, parallelism: Parallelism, scheme: Scheme) -> f64 {
-    let Weights { linear, experts, plain } = Weights::of(model, parallelism);
+    let WeightCounts { linear, experts, plain } = WeightCounts::of(model, parallelism);
     let linear_scheme = if model.quantises_experts_only { Scheme::Bf16 } else { scheme };
     linear * linear_scheme.weight_bytes() + experts * scheme.weight_bytes() + plain * Scheme::Bf16.weight_bytes()
 }
 
 /// Numbers of weights on one GPU.
-struct Weights {
+struct WeightCounts {
     /// Of linear layers outside of experts.
     linear: f64,
     /// Of routed experts.
@@ -95,8 +95,8 @@ struct Weights {
     plain: f64,
 }
 
-impl Weights {
-    fn of(model: &Architecture, parallelism: Parallelism) -> Weights {
+impl WeightCounts {
+    fn of(model: &Architecture, parallelism: Parallelism) -> WeightCounts {
         let (hidden, tensor) = (model.hidden as f64, parallelism.tensor as f64);
         let embeddings = if model.has_tied_embeddings { 1.0 } else { 2.0 };
         let dense = model.dense_layers as f64 * 3.0 * hidden * model.intermediate as f64 / tensor;
@@ -113,7 +113,7 @@ impl Weights {
             (routed, shared, layers * hidden * experts.experts as f64)
         });
         let (experts, shared, routers) = of_experts;
-        Weights { linear: attention + dense + shared, experts, plain: vocabulary + norms + routers }
+        WeightCounts { linear: attention + dense + shared, experts, plain: vocabulary + norms + routers }
     }
 }
 
@@ -180,7 +180,7 @@ mod tests {
     use crate::device::find;
     use crate::scheme::Dtype;
 
-    fn needed(name: &str, weights: Scheme, tensor: u64, residents: (u64, u64)) -> Memory {
+    fn needed(name: &str, weights: Scheme, tensor: u64, residents: (u64, u64)) -> GpuMemory {
         let model = Architecture::load(name).expect("a shipped model");
         let device = find("h100_sxm").expect("a known device");
         let parallelism = Parallelism { tensor, ..Parallelism::SINGLE };

@@ -90,7 +90,7 @@ struct Range {
 
 /// A ratio of a measured time to that of the roofline, with its intervals.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ratio {
+pub struct OverheadRatio {
     /// Logarithm of the ratio.
     pub log: f64,
     /// Half-widths of its intervals, by `COVERAGES`.
@@ -172,7 +172,7 @@ impl Overheads {
     }
 
     /// Returns the ratios of measured times to the roofline of a server under load: first token, then each token.
-    pub fn ratios(&self, features: &ServerFeatures) -> [Ratio; TARGETS] {
+    pub fn ratios(&self, features: &ServerFeatures) -> [OverheadRatio; TARGETS] {
         let (sizes, words) = self.standardise(features);
         let (mut nearest, mut logs) = (0.0f64, self.means);
         for sample in &self.samples {
@@ -187,7 +187,7 @@ impl Overheads {
         let ratio = |target: usize| {
             let widths = range.map(|range| &range[target].half_widths);
             let width = |place: usize| widths.and_then(|widths| widths.get(place).copied()).unwrap_or(f64::INFINITY);
-            Ratio { log: logs[target], half_widths: [0, 1, 2, 3].map(width), similarity: nearest }
+            OverheadRatio { log: logs[target], half_widths: [0, 1, 2, 3].map(width), similarity: nearest }
         };
         [ratio(0), ratio(1)]
     }

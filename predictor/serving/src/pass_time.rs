@@ -2,7 +2,7 @@
 
 use crate::device::GpuFacts;
 use crate::error::Result;
-use crate::plan::{Call, CallWork};
+use crate::plan::{CallWork, KernelCall};
 use crate::times::{Estimate, KernelTimes, LAUNCH_SECONDS, Source};
 use serde::Serialize;
 
@@ -27,7 +27,7 @@ pub struct PassTime {
 pub struct CallTime {
     /// The calls.
     #[serde(flatten)]
-    pub call: Call,
+    pub call: KernelCall,
     /// Seconds of all calls together.
     pub seconds: f64,
     /// Lower end of the 90 % interval.
@@ -40,8 +40,8 @@ pub struct CallTime {
 
 impl PassTime {
     /// Estimates the calls of a pass on a device.
-    pub fn estimate(calls: Vec<Call>, device: &GpuFacts, times: &dyn KernelTimes) -> Result<PassTime> {
-        let timed = |call: Call| {
+    pub fn estimate(calls: Vec<KernelCall>, device: &GpuFacts, times: &dyn KernelTimes) -> Result<PassTime> {
+        let timed = |call: KernelCall| {
             let Estimate { seconds, low, high, source } = estimate(&call.work, device, times)?;
             let count = call.count as f64;
             Ok(CallTime { call, seconds: count * seconds, low: count * low, high: count * high, source })
@@ -57,7 +57,7 @@ impl PassTime {
     }
 
     /// Returns the share of the time that calls of a kind take.
-    pub fn share(&self, is_of_kind: impl Fn(&Call) -> bool) -> f64 {
+    pub fn share(&self, is_of_kind: impl Fn(&KernelCall) -> bool) -> f64 {
         let seconds: f64 = self.calls.iter().filter(|call| is_of_kind(&call.call)).map(|call| call.seconds).sum();
         seconds / self.seconds
     }
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::architecture::Architecture;
     use crate::device::find;
-    use crate::plan::{Formats, Parallelism, Pass, plan};
+    use crate::plan::{Formats, ForwardPass, Parallelism, plan};
     use crate::scheme::{Dtype, Scheme};
     use crate::times::Roofline;
 
@@ -102,7 +102,7 @@ mod tests {
         let formats = Formats { weights: Scheme::Fp8, cache: Dtype::Fp8 };
         let four = Parallelism { tensor: 4, ..Parallelism::SINGLE };
         let time = |sequences, context| {
-            let calls = plan(&model, Pass::Decode { sequences, context }, formats, four).expect("a plan");
+            let calls = plan(&model, ForwardPass::Decode { sequences, context }, formats, four).expect("a plan");
             PassTime::estimate(calls, device, &Roofline).expect("a time")
         };
         let one = time(1, 1024);

@@ -37,7 +37,7 @@ pub struct Formats {
 /// One forward pass, by the sequences of one attention group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Pass {
+pub enum ForwardPass {
     /// All tokens of prompts at once.
     Prefill {
         /// Prompts.
@@ -56,7 +56,7 @@ pub enum Pass {
 
 /// Calls of one kernel in a pass.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Call {
+pub struct KernelCall {
     /// Role of the kernel in the network.
     pub role: &'static str,
     /// Number of calls in the pass.
@@ -132,25 +132,30 @@ impl Parallelism {
     }
 }
 
-impl Pass {
+impl ForwardPass {
     /// Returns the sequences of one attention group.
     pub fn sequences(&self) -> u64 {
         match *self {
-            Pass::Prefill { sequences, .. } | Pass::Decode { sequences, .. } => sequences,
+            ForwardPass::Prefill { sequences, .. } | ForwardPass::Decode { sequences, .. } => sequences,
         }
     }
 
     /// Returns the tokens that one attention group computes.
     pub fn tokens(&self) -> u64 {
         match *self {
-            Pass::Prefill { sequences, tokens } => sequences * tokens,
-            Pass::Decode { sequences, .. } => sequences,
+            ForwardPass::Prefill { sequences, tokens } => sequences * tokens,
+            ForwardPass::Decode { sequences, .. } => sequences,
         }
     }
 }
 
 /// Returns the calls of one pass on one GPU.
-pub fn plan(model: &Architecture, pass: Pass, formats: Formats, parallelism: Parallelism) -> Result<Vec<Call>> {
+pub fn plan(
+    model: &Architecture,
+    pass: ForwardPass,
+    formats: Formats,
+    parallelism: Parallelism,
+) -> Result<Vec<KernelCall>> {
     parallelism.check(model)?;
     let mut planner = Planner { model, pass, formats, parallelism, calls: Vec::new() };
     match model.attention {
@@ -164,16 +169,16 @@ pub fn plan(model: &Architecture, pass: Pass, formats: Formats, parallelism: Par
 
 struct Planner<'a> {
     model: &'a Architecture,
-    pass: Pass,
+    pass: ForwardPass,
     formats: Formats,
     parallelism: Parallelism,
-    calls: Vec<Call>,
+    calls: Vec<KernelCall>,
 }
 
 impl Planner<'_> {
     fn push(&mut self, role: &'static str, count: u64, work: CallWork) {
         if count > 0 {
-            self.calls.push(Call { role, count, work });
+            self.calls.push(KernelCall { role, count, work });
         }
     }
 
@@ -217,7 +222,7 @@ impl Planner<'_> {
         let (heads, kv_heads, head_dim) = sizes;
         let (dtype, cache_dtype) = (Dtype::Bf16, self.formats.cache);
         let kernel = match self.pass {
-            Pass::Prefill { sequences: batch, tokens: new_tokens } => Kernel::Prefill(Prefill {
+            ForwardPass::Prefill { sequences: batch, tokens: new_tokens } => Kernel::Prefill(Prefill {
                 batch,
                 new_tokens,
                 past: 0,
@@ -228,7 +233,7 @@ impl Planner<'_> {
                 dtype,
                 cache_dtype,
             }),
-            Pass::Decode { sequences: batch, context } => {
+            ForwardPass::Decode { sequences: batch, context } => {
                 Kernel::Decode(Decode { batch, context, heads, kv_heads, head_dim, window, dtype, cache_dtype })
             }
         };
@@ -258,13 +263,13 @@ impl Planner<'_> {
         self.gemm("query up-projection", layers, heads * (nope_dim + rope_dim), query_rank);
         let most = |keys: f64| attention.most_keys.map_or(keys, |most| keys.min(most as f64));
         let (pairs, per_pair, keys) = match self.pass {
-            Pass::Decode { sequences, context } => {
+            ForwardPass::Decode { sequences, context } => {
                 self.gemm("absorbed key projection", layers, heads * kv_rank, nope_dim);
                 self.gemm("absorbed value projection", layers, heads * value_dim, kv_rank);
                 let keys = most(context as f64) * sequences as f64;
                 (keys, 2 * kv_rank + rope_dim, keys)
             }
-            Pass::Prefill { sequences, tokens } => {
+            ForwardPass::Prefill { sequences, tokens } => {
                 self.gemm("key, value up-projection", layers, heads * (nope_dim + value_dim), kv_rank);
                 let pairs = (sequences * tokens) as f64 * most((tokens + 1) as f64 / 2.0);
                 (pairs, nope_dim + rope_dim + value_dim, (sequences * tokens) as f64)
@@ -352,8 +357,8 @@ mod tests {
 
     const BF16: Formats = Formats { weights: Scheme::Bf16, cache: Dtype::Bf16 };
 
-    fn flops(calls: &[Call]) -> f64 {
-        let of = |call: &Call| match &call.work {
+    fn flops(calls: &[KernelCall]) -> f64 {
+        let of = |call: &KernelCall| match &call.work {
             CallWork::Kernel(Kernel::Gemm(_) | Kernel::Experts(_)) => {
                 let CallWork::Kernel(kernel) = &call.work else { unreachable!() };
                 kernel.work().flops * call.count as f64
@@ -366,7 +371,8 @@ mod tests {
     #[test]
     fn a_token_takes_two_operations_per_parameter() {
         let model = Architecture::load("llama-3.1-8b").expect("a shipped model");
-        let calls = plan(&model, Pass::Decode { sequences: 1, context: 1 }, BF16, Parallelism::SINGLE).expect("a plan");
+        let calls =
+            plan(&model, ForwardPass::Decode { sequences: 1, context: 1 }, BF16, Parallelism::SINGLE).expect("a plan");
         // The embedding is looked up, not multiplied.
         let parameters = crate::memory::parameters(&model) - (model.vocabulary * model.hidden) as f64;
         assert!((crate::memory::parameters(&model) / 8.03e9 - 1.0).abs() < 0.01);
@@ -382,7 +388,7 @@ mod tests {
     fn gpus_divide_the_work() {
         for name in ["llama-3.1-70b", "mixtral-8x7b", "deepseek-v3"] {
             let model = Architecture::load(name).expect("a shipped model");
-            let pass = Pass::Prefill { sequences: 1, tokens: 512 };
+            let pass = ForwardPass::Prefill { sequences: 1, tokens: 512 };
             let one = flops(&plan(&model, pass, BF16, Parallelism::SINGLE).expect("a plan"));
             let four = plan(&model, pass, BF16, Parallelism { tensor: 4, ..Parallelism::SINGLE }).expect("a plan");
             let share = flops(&four) / one;

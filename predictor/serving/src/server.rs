@@ -4,10 +4,10 @@ use crate::architecture::Architecture;
 use crate::device::GpuFacts;
 use crate::error::Result;
 use crate::kernel::Kernel;
-use crate::memory::{Memory, Residents, memory};
-use crate::overhead::{COVERAGES, NAMES, Overheads, Ratio, SIZES, ServerFeatures};
+use crate::memory::{GpuMemory, Residents, memory};
+use crate::overhead::{COVERAGES, NAMES, OverheadRatio, Overheads, SIZES, ServerFeatures};
 use crate::pass_time::PassTime;
-use crate::plan::{CallWork, Formats, Parallelism, Pass, plan};
+use crate::plan::{CallWork, Formats, ForwardPass, Parallelism, plan};
 use crate::times::{KernelTimes, Roofline};
 use models::Choice;
 use serde::Serialize;
@@ -40,14 +40,14 @@ models::choice! {
 
 /// Replicas of a model that do the same work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Pool {
+pub struct ReplicaPool {
     /// Division of one replica.
     pub parallelism: Parallelism,
     /// Replicas.
     pub replicas: u64,
 }
 
-impl Pool {
+impl ReplicaPool {
     /// Returns the GPUs of all replicas.
     pub fn devices(&self) -> u64 {
         self.parallelism.devices() * self.replicas
@@ -75,14 +75,14 @@ pub struct Deployment {
     /// Where prompts are computed.
     pub mode: ServingMode,
     /// GPUs that compute prompts; with `Aggregated` those of `decode`.
-    pub prefill: Pool,
+    pub prefill: ReplicaPool,
     /// GPUs that compute the following tokens.
-    pub decode: Pool,
+    pub decode: ReplicaPool,
 }
 
 /// Requests that a server answers at once; a new one arrives when one is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Load {
+pub struct ServerLoad {
     /// Sequences at once.
     pub concurrency: u64,
     /// Tokens of each prompt.
@@ -143,7 +143,7 @@ pub struct ServerAnswer {
     /// GPUs of the server.
     pub devices: u64,
     /// Memory of each GPU.
-    pub memory: Memory,
+    pub memory: GpuMemory,
     /// Power of a decoding step on each GPU, where it is known.
     pub decode_power: Option<PassPower>,
     /// Similarity to the nearest measured server, from 0 to 1; None without overheads.
@@ -163,12 +163,12 @@ pub struct ServerWork {
 
 impl Deployment {
     /// Returns the summed kernel times under a load.
-    pub fn work(&self, load: &Load, times: &dyn KernelTimes) -> Result<ServerWork> {
-        let prompt = Pass::Prefill { sequences: 1, tokens: load.input_tokens };
+    pub fn work(&self, load: &ServerLoad, times: &dyn KernelTimes) -> Result<ServerWork> {
+        let prompt = ForwardPass::Prefill { sequences: 1, tokens: load.input_tokens };
         let prefill = self.pass(prompt, self.prefill.parallelism, times)?;
         let sequences = (load.concurrency as f64 / self.decode.groups()).round().max(1.0) as u64;
         let context = load.input_tokens + load.output_tokens / 2;
-        let step = Pass::Decode { sequences, context: context.max(1) };
+        let step = ForwardPass::Decode { sequences, context: context.max(1) };
         let decode = self.pass(step, self.decode.parallelism, times)?;
         // In a steady state every answer brings one prompt, which stops the decoding of the others.
         let stopped = match self.mode {
@@ -180,12 +180,12 @@ impl Deployment {
         Ok(ServerWork { prefill, decode, seconds })
     }
 
-    fn pass(&self, pass: Pass, parallelism: Parallelism, times: &dyn KernelTimes) -> Result<PassTime> {
+    fn pass(&self, pass: ForwardPass, parallelism: Parallelism, times: &dyn KernelTimes) -> Result<PassTime> {
         PassTime::estimate(plan(&self.model, pass, self.formats, parallelism)?, self.device, times)
     }
 
     /// Returns what overheads are learned from.
-    pub fn features(&self, load: &Load, work: &ServerWork) -> ServerFeatures {
+    pub fn features(&self, load: &ServerLoad, work: &ServerWork) -> ServerFeatures {
         let (prefill, decode) = (&self.prefill, &self.decode);
         let stopping = prefill_to_decode(work, load);
         let counts = [
@@ -220,7 +220,12 @@ impl Deployment {
     }
 
     /// Predicts times, throughput and memory under a load.
-    pub fn predict(&self, load: &Load, times: &dyn KernelTimes, overheads: Option<&Overheads>) -> Result<ServerAnswer> {
+    pub fn predict(
+        &self,
+        load: &ServerLoad,
+        times: &dyn KernelTimes,
+        overheads: Option<&Overheads>,
+    ) -> Result<ServerAnswer> {
         let work = self.work(load, times)?;
         // Overheads are ratios to the roofline, so that they stay valid when other times of kernels are learned.
         let bound = self.work(load, &Roofline)?;
@@ -261,7 +266,7 @@ impl Deployment {
     }
 
     /// Returns the memory of a GPU that decodes.
-    pub fn memory(&self, load: &Load) -> Memory {
+    pub fn memory(&self, load: &ServerLoad) -> GpuMemory {
         let sequences = load.concurrency.div_ceil(self.decode.replicas);
         let residents = Residents { sequences, tokens: load.input_tokens + load.output_tokens };
         memory(&self.model, self.formats, self.decode.parallelism, residents, self.device)
@@ -278,12 +283,12 @@ pub fn shipped_overheads() -> &'static Overheads {
 }
 
 /// The prompts of all sequences that one group of a pool computes.
-fn prompts(pool: &Pool, load: &Load) -> f64 {
+fn prompts(pool: &ReplicaPool, load: &ServerLoad) -> f64 {
     load.concurrency as f64 / pool.groups()
 }
 
 /// Time of prompts over the time of decoding, were each answer to bring one prompt to the same GPU.
-fn prefill_to_decode(work: &ServerWork, load: &Load) -> f64 {
+fn prefill_to_decode(work: &ServerWork, load: &ServerLoad) -> f64 {
     work.prefill.seconds * load.concurrency as f64 / load.output_tokens as f64 / work.decode.seconds
 }
 
@@ -300,7 +305,7 @@ fn shares(pass: &PassTime) -> [f64; 4] {
     ]
 }
 
-fn served(seconds: f64, ratio: &Ratio) -> Predicted {
+fn served(seconds: f64, ratio: &OverheadRatio) -> Predicted {
     let ninety = COVERAGES.iter().position(|coverage| *coverage == 90).expect("one of the coverages");
     let (seconds, factor) = (seconds * ratio.log.exp(), ratio.half_widths[ninety].exp());
     Predicted { seconds, low: seconds / factor, high: seconds * factor, source: ServerSource::MeasuredServers }
@@ -335,7 +340,7 @@ mod tests {
     use crate::times::Roofline;
 
     fn llama_70b(tensor: u64) -> Deployment {
-        let pool = Pool { parallelism: Parallelism { tensor, ..Parallelism::SINGLE }, replicas: 1 };
+        let pool = ReplicaPool { parallelism: Parallelism { tensor, ..Parallelism::SINGLE }, replicas: 1 };
         Deployment {
             model: Architecture::load("llama-3.1-70b").expect("a shipped model"),
             device: find("h100_sxm").expect("a known device"),
@@ -350,7 +355,7 @@ mod tests {
 
     #[test]
     fn times_follow_load_and_division() {
-        let load = |concurrency| Load { concurrency, input_tokens: 4096, output_tokens: 1024 };
+        let load = |concurrency| ServerLoad { concurrency, input_tokens: 4096, output_tokens: 1024 };
         let answer =
             |tensor, concurrency| llama_70b(tensor).predict(&load(concurrency), &Roofline, None).expect("an answer");
         let (one, many) = (answer(4, 1), answer(4, 64));
@@ -365,7 +370,7 @@ mod tests {
     #[test]
     fn a_server_has_all_sizes_of_overheads() {
         let server = llama_70b(2);
-        let load = Load { concurrency: 8, input_tokens: 100, output_tokens: 10 };
+        let load = ServerLoad { concurrency: 8, input_tokens: 100, output_tokens: 10 };
         let work = server.work(&load, &Roofline).expect("times");
         let features = server.features(&load, &work);
         assert!(features.sizes.iter().all(|size| size.is_finite()));
@@ -374,7 +379,7 @@ mod tests {
 
     #[test]
     fn prompts_on_gpus_of_their_own_do_not_stop_decoding() {
-        let load = Load { concurrency: 32, input_tokens: 8192, output_tokens: 128 };
+        let load = ServerLoad { concurrency: 32, input_tokens: 8192, output_tokens: 128 };
         let together = llama_70b(4);
         let apart = Deployment { mode: ServingMode::Disaggregated, ..together.clone() };
         let seconds =

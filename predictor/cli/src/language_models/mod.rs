@@ -15,7 +15,7 @@ use predictor::{Error, Result};
 use serving::architecture::Architecture;
 use serving::device::{self, GpuFacts};
 use serving::plan::{Formats, Parallelism};
-use serving::server::{Deployment, Framework, Load, Pool, ServingMode};
+use serving::server::{Deployment, Framework, ReplicaPool, ServerLoad, ServingMode};
 use serving::{Dtype, Scheme};
 
 /// Tokens of a prompt where none are given.
@@ -57,7 +57,7 @@ pub struct ServerQuestion {
     /// The server.
     pub deployment: Deployment,
     /// Its load.
-    pub load: Load,
+    pub load: ServerLoad,
 }
 
 impl ServerFlags {
@@ -81,8 +81,8 @@ impl ServerFlags {
             expert: self.expert_parallel.unwrap_or(1),
             data: self.data_parallel.unwrap_or(1),
         };
-        parallelism.check(&model).map_err(refused)?;
-        let pool = Pool { parallelism, replicas: 1 };
+        parallelism.check(&model)?;
+        let pool = ReplicaPool { parallelism, replicas: 1 };
         let framework = match &self.framework {
             Some(name) => choice("framework", name)?,
             None => Framework::Vllm,
@@ -97,7 +97,7 @@ impl ServerFlags {
             prefill: pool,
             decode: pool,
         };
-        let load = Load {
+        let load = ServerLoad {
             concurrency: bounded("--batch", u64::try_from(batch).unwrap_or(0), 1 << 16)?,
             input_tokens: bounded("--input-tokens", self.input_tokens.unwrap_or(INPUT_TOKENS), 1 << 24)?,
             output_tokens: bounded("--output-tokens", self.output_tokens.unwrap_or(INPUT_TOKENS), 1 << 24)?,
