@@ -1,6 +1,8 @@
 //! `oppredict predict` for servers of language models.
 
-use super::{ServerFlags, ServerQuestion, refused, texts};
+use super::{ServerQuestion, texts};
+use crate::kernels;
+use crate::predict::Predict;
 use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text};
 use predictor::Result;
 use report::terminal::print_notes;
