@@ -46,6 +46,14 @@ impl Reaches {
         Some(Reaches { by_class: by_class.collect(), rows: errors.len() })
     }
 
+    /// Returns the larger reach of both for each class and level: what holds for every device that was held out.
+    pub fn or_larger(mut self, other: &Reaches) -> Reaches {
+        let pairs = self.by_class.iter_mut().flatten().zip(other.by_class.iter().flatten());
+        pairs.for_each(|(own, other)| *own = own.max(*other));
+        self.rows += other.rows;
+        self
+    }
+
     /// Returns the reach of a class at a level.
     pub fn reach(&self, class: usize, level: usize) -> f64 {
         self.by_class[class][level]

@@ -204,9 +204,8 @@ fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> 
     let all =
         &part(all, |row| plan.operators.is_empty() || plan.operators.iter().any(|one| one == row.kernel.operator()));
     // Groups do not see other devices, so each is fitted once.
-    let uncalibrated = TrainOptions { calibrates: false, ..*options };
-    let times = fit_groups(all, Target::Time, &uncalibrated)?;
-    let power = fit_groups(all, Target::Power, &uncalibrated)?;
+    let times = fit_groups(all, Target::Time, options)?;
+    let power = fit_groups(all, Target::Power, options)?;
     let measured = Measured::new(all);
     let mut scored = Vec::new();
     let mut done = BTreeSet::new();

@@ -19,6 +19,23 @@ pub struct Features {
     pub values: Vec<f32>,
     /// The bound plus the launch overhead in seconds; learned is the logarithm of the time over this.
     pub reference_seconds: f64,
+    /// The bound plus the launch overhead when data that fits into the shared cache is read from there. Replayed kernels
+    /// find their data in the cache.
+    pub warm_seconds: f64,
+}
+
+/// Bytes per second that one unit reads from the shared cache.
+const CACHE_BYTES_PER_UNIT: f64 = 40e9;
+/// Bytes over the size of the shared cache up to which all, and from which none, are read from there.
+const WARM_UP_TO: f64 = 0.6;
+const COLD_FROM: f64 = 2.0;
+
+/// Returns the seconds of memory traffic when data that fits into the shared cache is read from there.
+fn warm_memory_seconds(bytes: f64, device: &GpuFacts) -> f64 {
+    let fill = bytes / device.l2_bytes;
+    let warm = ((COLD_FROM / fill).ln() / (COLD_FROM / WARM_UP_TO).ln()).clamp(0.0, 1.0);
+    let cache = (CACHE_BYTES_PER_UNIT * device.units).max(device.bandwidth_bytes_per_s);
+    bytes * (warm / cache + (1.0 - warm) / device.bandwidth_bytes_per_s)
 }
 
 struct Row {
@@ -60,6 +77,7 @@ pub fn features(kernel: &Kernel, device: &GpuFacts, framework: f32) -> Result<Fe
     let work = kernel.work();
     let (compute, memory) = (work.flops / peak, work.bytes / device.bandwidth_bytes_per_s);
     let reference_seconds = bound_seconds(kernel, device)? + LAUNCH_SECONDS;
+    let warm_seconds = compute.max(warm_memory_seconds(work.bytes, device)) + LAUNCH_SECONDS;
     let mut row = Row { values: Vec::with_capacity(56), units: device.units, l2: device.l2_bytes };
     row.push(f64::from(framework));
     row.log(compute);
@@ -67,6 +85,7 @@ pub fn features(kernel: &Kernel, device: &GpuFacts, framework: f32) -> Result<Fe
     row.log(compute / memory);
     row.log(reference_seconds);
     row.residency(work.bytes);
+    row.log(warm_seconds / reference_seconds);
     // The balance of the device: bf16 operations per byte, shares of units, and the shared cache.
     row.log(peak / device.bandwidth_bytes_per_s);
     row.log(peak / device.units);
@@ -80,7 +99,7 @@ pub fn features(kernel: &Kernel, device: &GpuFacts, framework: f32) -> Result<Fe
         Kernel::Decode(decode) => decode_features(decode, &mut row),
         Kernel::Experts(experts) => experts_features(experts, &mut row),
     }
-    Ok(Features { values: row.values, reference_seconds })
+    Ok(Features { values: row.values, reference_seconds, warm_seconds })
 }
 
 fn gemm_features(gemm: &Gemm, row: &mut Row) {

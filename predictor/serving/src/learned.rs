@@ -79,10 +79,18 @@ pub struct Watts {
 /// A logarithm with its reaches.
 struct Guess<'a> {
     log: f64,
-    reaches: Option<&'a Reaches>,
+    /// Reaches that add up.
+    reaches: [Option<&'a Reaches>; 2],
     held_out: Option<HeldOut>,
     distance: Distance,
     similar: Option<String>,
+}
+
+impl Guess<'_> {
+    fn reach(&self, class: usize, level: usize) -> Option<f64> {
+        let known = self.reaches.iter().flatten().map(|reaches| reaches.reach(class, level));
+        known.reduce(|one, two| one + two)
+    }
 }
 
 impl Knowledge {
@@ -100,7 +108,13 @@ impl Knowledge {
                 false => (group.at_new_sites.as_ref(), Distance::NewSite),
             };
             let log = self.groups.log(group, kernel, device, framework)?;
-            return Ok(Some(Guess { log, reaches, held_out: group.held_out, distance, similar: None }));
+            return Ok(Some(Guess {
+                log,
+                reaches: [reaches, None],
+                held_out: group.held_out,
+                distance,
+                similar: None,
+            }));
         }
         let is_of_vendor = self.groups.devices.iter().any(|known| known.vendor() == device.vendor());
         let Some(transfer) = self.transfers.get(kernel.operator()).filter(|_| is_of_vendor) else { return Ok(None) };
@@ -109,12 +123,15 @@ impl Knowledge {
         let blend = transfer.blend(is_sibling);
         // Without held-out siblings the errors of strangers bound theirs.
         let reaches = blend.reaches.as_ref().or(transfer.stranger.reaches.as_ref());
+        // A sibling's utilisation has the errors of its own trees, too.
+        let lender = ballot.similar.filter(|_| is_sibling).map(|(_, group)| group);
+        let lent = lender.and_then(|group| group.at_known_sites.as_ref().or(group.at_new_sites.as_ref()));
         Ok(Some(Guess {
             log,
-            reaches,
+            reaches: [reaches, lent],
             held_out: blend.held_out,
             distance: if is_sibling { Distance::SiblingDevice } else { Distance::NewGeneration },
-            similar: ballot.similar.map(|similar| similar.name.clone()),
+            similar: ballot.similar.map(|(similar, _)| similar.name.clone()),
         }))
     }
 }
@@ -139,7 +156,7 @@ impl Learned {
         let seconds = (reference_seconds * guess.log.exp()).max(fastest);
         let class = size_class(reference_seconds);
         let interval = |level| {
-            let reach = guess.reaches.map_or(1.0, |reaches| reaches.reach(class, level));
+            let reach = guess.reach(class, level).unwrap_or(1.0);
             (seconds * (-reach).exp(), seconds * reach.exp())
         };
         let intervals: Vec<(f64, f64)> = (0..LEVELS.len()).map(interval).collect();
@@ -158,7 +175,7 @@ impl Learned {
     pub fn watts(&self, kernel: &Kernel, device: &GpuFacts, framework: Option<u16>) -> Result<Option<Watts>> {
         let Some(guess) = self.power.guess(kernel, device, framework)? else { return Ok(None) };
         let class = size_class(features(kernel, device, 0.0)?.reference_seconds);
-        let reach = guess.reaches.map_or(0.5, |reaches| reaches.reach(class, USUAL));
+        let reach = guess.reach(class, USUAL).unwrap_or(0.5);
         let watts = device.power_limit_w * guess.log.exp();
         Ok(Some(Watts { watts, low: watts * (-reach).exp(), high: watts * reach.exp() }))
     }

@@ -239,7 +239,7 @@ fn shared_trees(
     let mut times: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for row in rows.iter().map(|row| &all.rows[*row]) {
         let device = all.devices[usize::from(row.device)];
-        let bound = features(&row.kernel, device, 0.0)?.reference_seconds - LAUNCH_SECONDS;
+        let bound = features(&row.kernel, device, 0.0)?.warm_seconds - LAUNCH_SECONDS;
         times.entry(row.kernel.format().to_owned()).or_default().push((bound, row.seconds));
         times.entry(String::new()).or_default().push((bound, row.seconds));
     }
@@ -295,5 +295,6 @@ fn fit_transfer(
     }
     let (trees, overheads) = shared_trees(all, target, parts, &[], options)?;
     let stranger = Blend::fit(&strangers, [0.5, 0.0, 0.25, 0.25]);
-    Ok(Transfer { trees, overheads, sibling: Blend::fit(&siblings, [0.0, 0.5, 0.5, 0.0]), stranger })
+    let sibling = Blend::fit(&siblings, [0.0, 0.5, 0.5, 0.0]).holding_for_each(&siblings);
+    Ok(Transfer { trees, overheads, sibling, stranger })
 }

@@ -5,7 +5,7 @@ use crate::calibration::{Reaches, size_class};
 use crate::device::GpuFacts;
 use crate::error::Result;
 use crate::features::features;
-use crate::group::{Groups, HeldOut, predict};
+use crate::group::{Group, Groups, HeldOut, predict};
 use crate::kernel::Kernel;
 use crate::packed::PackedTrees;
 use crate::times::LAUNCH_SECONDS;
@@ -57,8 +57,8 @@ pub struct Blend {
 pub struct Ballot<'a> {
     /// The votes.
     pub votes: Votes,
-    /// The most similar learned device.
-    pub similar: Option<&'a GpuFacts>,
+    /// The most similar learned device, and what was learned of it.
+    pub similar: Option<(&'a GpuFacts, &'a Group)>,
     /// Class of the kernel's size.
     pub class: usize,
 }
@@ -87,7 +87,7 @@ pub fn votes<'a>(
     let class = size_class(own.reference_seconds);
     let by_trees = predict(trees, &own.values)?;
     let overhead = overheads.get(kernel.format()).or_else(|| overheads.get(""));
-    let bound = own.reference_seconds - LAUNCH_SECONDS;
+    let bound = own.warm_seconds - LAUNCH_SECONDS;
     let by_bound = overhead.map(|of| ((of.slope * bound + of.seconds) / own.reference_seconds).ln());
     let mut votes = [Some(by_trees), None, None, by_bound];
     let nearest = groups
@@ -97,18 +97,18 @@ pub fn votes<'a>(
     if let Some((similar, group)) = nearest {
         let lent = groups.log(group, kernel, similar, None)?;
         let theirs = features(kernel, similar, 0.0)?;
-        votes[1] = Some(scaled(lent, theirs.reference_seconds, own.reference_seconds));
+        let seconds = scaled(theirs.reference_seconds * lent.exp(), theirs.warm_seconds, own.warm_seconds);
+        votes[1] = Some((seconds / own.reference_seconds).ln());
         votes[2] = Some(lent + by_trees - predict(trees, &theirs.values)?);
     }
-    Ok(Ballot { votes, similar: nearest.map(|(similar, _)| similar), class })
+    Ok(Ballot { votes, similar: nearest, class })
 }
 
 /// Scales a similar device's time by the ratio of the bounds, as far as the bound explains the time: a kernel far above
 /// its bound waits for latencies, which devices of different bandwidth share.
-fn scaled(log: f64, their_reference: f64, own_reference: f64) -> f64 {
-    let time = their_reference * log.exp();
-    let explained = (BOUND_WEIGHT * (their_reference - LAUNCH_SECONDS) / time).clamp(0.0, 1.0);
-    log + (1.0 - explained) * (their_reference / own_reference).ln()
+fn scaled(seconds: f64, their_bound: f64, own_bound: f64) -> f64 {
+    let explained = (BOUND_WEIGHT * (their_bound - LAUNCH_SECONDS) / seconds).clamp(0.0, 1.0);
+    seconds * (own_bound / their_bound).powf(explained)
 }
 
 /// Kernels that reach this share of their bound follow it fully.
@@ -131,7 +131,7 @@ impl Overhead {
 impl Ballot<'_> {
     /// Returns whether the similar device is of the device's generation.
     pub fn is_sibling(&self, device: &GpuFacts) -> bool {
-        self.similar.is_some_and(|similar| similar.is_sibling(device))
+        self.similar.is_some_and(|(similar, _)| similar.is_sibling(device))
     }
 }
 
@@ -192,6 +192,20 @@ impl Blend {
         let held_out = HeldOut::of(errors.iter().map(|(_, error)| *error));
         Blend { weights, reaches: Reaches::fit(&errors), held_out }
     }
+
+    /// Widens the reaches to what held for each of the held-out devices, of which there are few.
+    pub fn holding_for_each(mut self, trials: &[Trial]) -> Blend {
+        let mut by_device: BTreeMap<usize, Vec<(usize, f64)>> = BTreeMap::new();
+        for trial in trials {
+            let error = blended(&self.weights, &trial.votes) - trial.measured;
+            by_device.entry(trial.device).or_default().push((trial.class, error));
+        }
+        for errors in by_device.values() {
+            let own = Reaches::fit(errors);
+            self.reaches = self.reaches.zip(own).map(|(all, own)| all.or_larger(&own));
+        }
+        self
+    }
 }
 
 /// Weights in quarters that sum to 1.
@@ -213,11 +227,10 @@ mod tests {
 
     #[test]
     fn latencies_are_not_scaled_by_bandwidth() {
-        let (slow, fast) = (10e-6, 5e-6);
         // A kernel at its bound follows the bound; one that takes ten times as long hardly does.
-        assert!(scaled(0.0, slow, fast).abs() < 0.05);
-        let seconds = fast * scaled(10f64.ln(), slow, fast).exp();
-        assert!((seconds / (10.0 * slow) - 1.0).abs() < 0.08, "{seconds}");
+        let (slow, fast) = (20e-6, 10e-6);
+        assert!((scaled(slow, slow, fast) / fast - 1.0).abs() < 0.05);
+        assert!((scaled(10.0 * slow, slow, fast) / (10.0 * slow) - 1.0).abs() < 0.08);
     }
 
     #[test]
