@@ -22,6 +22,8 @@ pub struct Features {
     /// The bound plus the launch overhead when data that fits into the shared cache is read from there. Replayed kernels
     /// find their data in the cache.
     pub warm_seconds: f64,
+    /// Seconds of the products at the peak rate.
+    pub compute_seconds: f64,
 }
 
 /// Bytes per second that one unit reads from the shared cache.
@@ -99,7 +101,7 @@ pub fn features(kernel: &Kernel, device: &GpuFacts, framework: f32) -> Result<Fe
         Kernel::Decode(decode) => decode_features(decode, &mut row),
         Kernel::Experts(experts) => experts_features(experts, &mut row),
     }
-    Ok(Features { values: row.values, reference_seconds, warm_seconds })
+    Ok(Features { values: row.values, reference_seconds, warm_seconds, compute_seconds: compute })
 }
 
 fn gemm_features(gemm: &Gemm, row: &mut Row) {

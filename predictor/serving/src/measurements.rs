@@ -272,6 +272,7 @@ fn choice_of<T: Choice>(word: &str) -> Parsed<T> {
 impl<'a> Columns<'a> {
     fn new(all: &mut Measurements, mapping: &'a TableMapping, table: &'a Table) -> Parsed<Columns<'a>> {
         let known = mapping.columns();
+        known.iter().try_for_each(|name| column(table, name).map(|_| ()))?;
         if let Some(other) = table.columns.iter().find(|column| !known.contains(&column.name.as_str())) {
             return Err(format!(
                 "the mapping does not say what the column `{}` is; name it in the mapping",

@@ -4,7 +4,7 @@
 use crate::calibration::{Reaches, size_class};
 use crate::device::GpuFacts;
 use crate::error::Result;
-use crate::features::features;
+use crate::features::{Features, features};
 use crate::group::{Group, Groups, HeldOut, predict};
 use crate::kernel::Kernel;
 use crate::packed::PackedTrees;
@@ -97,11 +97,25 @@ pub fn votes<'a>(
     if let Some((similar, group)) = nearest {
         let lent = groups.log(group, kernel, similar, None)?;
         let theirs = features(kernel, similar, 0.0)?;
-        let seconds = scaled(theirs.reference_seconds * lent.exp(), theirs.warm_seconds, own.warm_seconds);
+        let seconds = scaled(
+            theirs.reference_seconds * lent.exp(),
+            theirs.warm_seconds,
+            lent_bound(&own, &theirs, device, similar),
+        );
         votes[1] = Some((seconds / own.reference_seconds).ln());
         votes[2] = Some(lent + by_trees - predict(trees, &theirs.values)?);
     }
     Ok(Ballot { votes, similar: nearest, class })
+}
+
+/// Returns the bound of a device on the scale of a similar one. Nominal peaks of siblings differ by clocks, which power
+/// levels out in part; so half of that difference counts.
+fn lent_bound(own: &Features, theirs: &Features, device: &GpuFacts, similar: &GpuFacts) -> f64 {
+    if !device.is_sibling(similar) || own.compute_seconds + LAUNCH_SECONDS < own.warm_seconds {
+        return own.warm_seconds;
+    }
+    let units = theirs.compute_seconds * similar.units / device.units;
+    (own.compute_seconds * units).sqrt() + LAUNCH_SECONDS
 }
 
 /// Scales a similar device's time by the ratio of the bounds, as far as the bound explains the time: a kernel far above
