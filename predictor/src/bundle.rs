@@ -126,7 +126,7 @@ fn body(predictor: &Predictor) -> Vec<u8> {
 pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
     let Sections { hashed, hash, packed, .. } = sections(bytes)?;
     if blake3::hash(hashed).as_bytes() != hash {
-        return Err("it is damaged: its content does not have the hash it ends with".to_owned());
+        return Err("it is damaged: its content does not match its hash".to_owned());
     }
     if packed.is_empty() {
         return Err("it knows kernels of language models alone; ask it with `--op gemm:m=16,n=64,k=64`".to_owned());

@@ -1,6 +1,7 @@
 //! `oppredict eval`.
 
 use crate::kernels;
+use crate::language_models::evaluate_servers;
 use crate::loading::{load_samples, load_unmeasured_samples};
 use crate::options::{Data, saved};
 use crate::{DONE, WORSE, begin, finish, paper, print_json, print_text};
@@ -38,6 +39,9 @@ pub struct Eval {
     /// schedules, K machines, asked for the fastest thread count of their curves by three and four probes.
     #[arg(long, default_value = "P1", value_name = "NAME")]
     pub protocol: String,
+    /// Evaluate servers of language models: --data is one table of whole servers, half of whose configurations are held out
+    #[arg(long, conflicts_with_all = ["mapping", "protocol", "gate", "html"])]
+    pub servers: bool,
     /// With a mapping of kernels of language models, what is held out: `site` or `configuration` (layers at any number of
     /// tokens), `shape`, `device` or `generation` [default: site]
     #[arg(long, value_name = "NAME", requires = "mapping", conflicts_with = "protocol")]
@@ -110,6 +114,12 @@ pub struct Eval {
 }
 
 pub fn run(eval: &Eval) -> Result<u8> {
+    if eval.servers {
+        return evaluate_servers(&eval.data.data, eval.seeds, eval.json);
+    }
+    if eval.protocol.eq_ignore_ascii_case(CURVES_PROTOCOL) {
+        return run_curves(eval);
+    }
     if let Some(mapping) = eval.data.mapping.as_deref().map(predictor::kernels::read_mapping).transpose()?.flatten() {
         return kernels::run_eval(eval, &mapping);
     }

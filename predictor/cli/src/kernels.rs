@@ -157,7 +157,7 @@ fn score_rows(scores: &Scores) -> Vec<[String; 11]> {
 }
 
 /// Returns the file that knows kernels: the given one, else the one for GPUs that came with the program.
-fn file(given: Option<&Path>) -> Result<Option<PathBuf>> {
+pub fn file(given: Option<&Path>) -> Result<Option<PathBuf>> {
     let is_of_gpus = |path: &PathBuf| path.ends_with(published::GPU);
     match given {
         Some(path) => Ok(Some(path.to_owned())),

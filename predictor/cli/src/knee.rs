@@ -6,9 +6,11 @@ use crate::loading::read_predictor;
 use crate::options::PredictorFlags;
 use crate::{DONE, begin, finish, paper, print_json, print_text};
 use clap::Args;
-use predictor::knee::{Knee, KneeOptions, Probing, find_knee};
-use predictor::queries::{self, Operator, Setting};
+use datasets::output::Output;
+use predictor::knee::{Knee, KneeOptions, Probing, find_knee, find_table_knee};
+use predictor::queries::{self, Setting};
 use predictor::{Error, Result, pages};
+use report::quantity::whole_seconds;
 use report::{Cell, Table, between, duration, figures, words};
 use samples::table::CurveMapping;
 use serde_json::json;
@@ -19,20 +21,34 @@ use std::time::Duration;
 pub struct KneeArguments {
     #[command(flatten)]
     pub asked: PredictorFlags,
-    /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`
+    /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`; with --data as the table names it
     #[arg(long, value_name = "TEXT", required_unless_present = "model")]
     pub op: Option<String>,
-    /// Language model on GPUs in place of an operator, such as `llama-3.1-70b`
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["op", "probe", "html"])]
+    /// Language model on GPUs instead of an operator, such as `llama-3.1-70b`
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["op", "probe", "html", "data"])]
     pub model: Option<String>,
-    /// What the curve goes over: `threads` or a knob such as `tile_x`; with --model `batch` or `context`; repeatable [default:
-    /// threads, with --model batch]
+    /// Answer from the rows of --op on --device in this table, without a predictor; repeatable
+    ///
+    /// Curves of its other machines are the prior.
+    #[arg(long, value_name = "PATH", requires_all = ["mapping", "device"], conflicts_with_all = ["predictor", "calibration", "probe", "knob", "threads", "over"])]
+    pub data: Vec<PathBuf>,
+    /// TOML file that names the table's columns for operator, device, threads and time
+    #[arg(long, value_name = "FILE", requires = "data")]
+    pub mapping: Option<PathBuf>,
+    /// Use only this many rows, the most informative first [default: all]
+    ///
+    /// The answer then says what the other rows would have saved.
+    #[arg(long, value_name = "COUNT", requires = "data", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    pub probes: Option<u32>,
+    /// Axis of the curve, such as `threads`; repeatable
+    ///
+    /// `threads` or a knob such as `tile_x`; with --model `batch` or `context` [default: threads, with --model batch].
     #[arg(long, value_name = "NAME")]
     pub over: Vec<String>,
-    /// Requests at once of --model, for curves over the context
+    /// Concurrent requests of --model, for curves over the context
     #[arg(long, default_value_t = 1, value_name = "N", requires = "model")]
     pub batch: i64,
-    /// The curve over threads goes from one to this many; all that the predictor learned from if left out
+    /// Maximum number of threads of the curve [default: that of the training data]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(2..=4096))]
     pub most_threads: Option<u32>,
     /// Number of threads of curves over knobs [default: all of the device]
@@ -71,20 +87,15 @@ pub struct KneeArguments {
 
 /// Prints each curve and its knee.
 pub fn run(arguments: &KneeArguments) -> Result<u8> {
-    let over = |default: &str| match arguments.over.is_empty() {
-        true => vec![default.to_owned()],
-        false => arguments.over.clone(),
-    };
     if let Some(model) = &arguments.model {
-        let KneeArguments { server, device, batch, json, .. } = arguments;
-        return language_models::knee(server, model, device.as_deref(), *batch, &over("batch"), *json);
+        return language_models::knee(arguments, model);
     }
     let Some(text) = &arguments.op else {
         return Err(Error::Query("say whose knee to find: --op or --model".to_owned()));
     };
     let page = begin(arguments.html.as_deref())?;
     if let (Some(mapping), Some(device)) = (&arguments.mapping, &arguments.device) {
-        return in_table(arguments, mapping, device, page);
+        return in_table(arguments, (text, device), mapping, page);
     }
     let (predictor, _) = read_predictor(&arguments.asked, arguments.device.as_deref(), None)?;
     let operator = queries::operator(text, None)?;
@@ -103,9 +114,10 @@ pub fn run(arguments: &KneeArguments) -> Result<u8> {
     });
     let options = KneeOptions { most_threads: arguments.most_threads, probing };
     let mut knees = Vec::new();
-    for over in over("threads") {
+    let over = if arguments.over.is_empty() { vec!["threads".to_owned()] } else { arguments.over.clone() };
+    for over in over {
         let found = find_knee(&predictor, &operator, &usual, &over, &options)?;
-        print_text(arguments.json, &overview(&operator, &found))?;
+        print_text(arguments.json, &overview(&operator.text, &found))?;
         knees.push(found);
     }
     finish(page, || pages::curves(&operator.text, &device, &knees).into_bytes())?;
@@ -116,11 +128,16 @@ pub fn run(arguments: &KneeArguments) -> Result<u8> {
 }
 
 /// Prints the curve that the rows of a table show.
-fn in_table(arguments: &KneeArguments, mapping: &Path, device: &str, page: Option<Output>) -> Result<u8> {
+fn in_table(
+    arguments: &KneeArguments,
+    (operator, device): (&str, &str),
+    mapping: &Path,
+    page: Option<Output>,
+) -> Result<u8> {
     let curves = CurveMapping::read(mapping)?.curves(&arguments.data)?;
     let probes = arguments.probes.map(|count| count as usize);
-    let found = find_table_knee(&curves, &arguments.op, device, probes, arguments.most_threads)?;
-    let mut text = overview(&arguments.op, &found.knee);
+    let found = find_table_knee(&curves, operator, device, probes, arguments.most_threads)?;
+    let mut text = overview(operator, &found.knee);
     text.push_str(&format!(
         "measured at {} of {} thread counts; prior from the curves of {} other machines\n",
         found.knee.probes.len(),
@@ -138,9 +155,9 @@ fn in_table(arguments: &KneeArguments, mapping: &Path, device: &str, page: Optio
     }
     print_text(arguments.json, text.trim_end())?;
     let knees = [found.knee.clone()];
-    finish(page, || pages::curves(&arguments.op, device, &knees).into_bytes())?;
+    finish(page, || pages::curves(operator, device, &knees).into_bytes())?;
     if arguments.json {
-        print_json(&json!({ "operator": arguments.op, "device": device, "knees": [found] }))?;
+        print_json(&json!({ "operator": operator, "device": device, "knees": [found] }))?;
     }
     Ok(DONE)
 }

@@ -1,6 +1,7 @@
 //! `oppredict train`.
 
 use crate::kernels;
+use crate::language_models::train_servers;
 use crate::loading::load_samples;
 use crate::options::{Data, saved};
 use crate::{DONE, DONE_WITH_LOSSES, begin, finish, paper, print_json, print_text};
@@ -21,10 +22,12 @@ pub struct Train {
     /// Output file of the predictor
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Learn the overheads of servers of language models from one table of whole servers
+    /// Learn the overheads of language-model servers
+    ///
+    /// --data is one table of whole servers.
     #[arg(long, conflicts_with = "mapping")]
     pub servers: bool,
-    /// Seed of everything random
+    /// Seed of all random choices
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
     /// Tune the hyperparameters per operator; takes about seven times as long
@@ -47,6 +50,9 @@ pub struct Train {
 }
 
 pub fn run(train: &Train) -> Result<u8> {
+    if train.servers {
+        return train_servers(&train.data.data, &train.out, train.json);
+    }
     if let Some(mapping) = train.data.mapping.as_deref().map(predictor::kernels::read_mapping).transpose()?.flatten() {
         return kernels::run_train(train, &mapping);
     }

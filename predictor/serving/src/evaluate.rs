@@ -184,7 +184,7 @@ fn hold_out_rows(all: &Measurements, plan: &Plan, options: &TrainOptions) -> Res
         |row: &Measurement| plan.operators.is_empty() || plan.operators.iter().any(|one| one == row.kernel.operator());
     let is_test = |row: &Measurement| {
         let hash = if plan.hold_out == HoldOut::Site { site(&row.kernel) } else { shape(&row.kernel) };
-        mixed([hash, options.seed].into_iter()) % PARTS == 0
+        mixed([hash, options.seed].into_iter()).is_multiple_of(PARTS)
     };
     let train = part(all, |row| is_asked(row) && !is_test(row));
     let test = part(all, |row| is_asked(row) && is_test(row));

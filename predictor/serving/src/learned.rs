@@ -185,4 +185,8 @@ impl KernelTimes for Learned {
     fn time(&self, kernel: &Kernel, device: &GpuFacts) -> Result<Estimate> {
         Ok(self.answer(kernel, device)?.time)
     }
+
+    fn watts(&self, kernel: &Kernel, device: &GpuFacts) -> Option<f64> {
+        Learned::watts(self, kernel, device, None).ok().flatten().map(|power| power.watts)
+    }
 }

@@ -7,7 +7,9 @@
 #![forbid(unsafe_code)]
 
 pub mod adaptation;
+pub mod architecture;
 pub mod calibration;
+pub mod collectives;
 pub mod device;
 mod error;
 pub mod evaluate;
@@ -16,9 +18,16 @@ pub mod group;
 pub mod kernel;
 pub mod learned;
 pub mod mapping;
+pub mod measured_servers;
 pub mod measurements;
+pub mod memory;
+pub mod overhead;
 mod packed;
+pub mod pass_time;
+pub mod plan;
 pub mod scheme;
+pub mod server;
+pub mod server_evaluation;
 pub mod store;
 pub mod text;
 pub mod times;

@@ -9,7 +9,7 @@ use crate::scheme::{Dtype, Scheme};
 use crate::server::{Deployment, Framework, ReplicaPool, ServerLoad, ServingMode};
 use crate::times::Roofline;
 use models::Choice;
-use samples::table::{self, Cells, Column, Table};
+use samples::table::{self, Cells, Table, TableColumn};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -147,7 +147,7 @@ impl<'a> ServerRows<'a> {
 
     fn word(&self, row: usize, name: &str) -> &'a str {
         match self.table.column(name) {
-            Some(Column { cells: Cells::Words { words, codes }, .. }) => &words[codes[row] as usize],
+            Some(TableColumn { cells: Cells::Words { words, codes }, .. }) => &words[codes[row] as usize],
             _ => "",
         }
     }
@@ -155,7 +155,9 @@ impl<'a> ServerRows<'a> {
     /// A positive number; None where the cell is empty or 0.
     fn number(&self, row: usize, name: &str) -> Option<f64> {
         match self.table.column(name) {
-            Some(Column { cells: Cells::Numbers(numbers), .. }) => Some(numbers[row]).filter(|number| *number > 0.0),
+            Some(TableColumn { cells: Cells::Numbers(numbers), .. }) => {
+                Some(numbers[row]).filter(|number| *number > 0.0)
+            }
             _ => None,
         }
     }

@@ -207,7 +207,7 @@ fn words<'a>(table: &'a Table, name: &str) -> Parsed<(&'a [String], &'a [u32])> 
     }
 }
 
-fn column<'a>(table: &'a Table, name: &str) -> Parsed<&'a table::Column> {
+fn column<'a>(table: &'a Table, name: &str) -> Parsed<&'a table::TableColumn> {
     table.column(name).ok_or_else(|| {
         let known = models::names::hint(name, table.columns.iter().map(|column| column.name.as_str()));
         format!("the mapping names the column `{name}`, which the table lacks; {known}")
@@ -359,7 +359,7 @@ impl<'a> Columns<'a> {
     fn size(&self, word: &str, row: usize) -> Parsed<u64> {
         let number = self.sizes.get(word).map(|numbers| numbers.at(row));
         let number = number.ok_or_else(|| format!("the mapping lacks the size `{word}`"))?;
-        match number >= 1.0 && number <= 4e9 && number.fract() == 0.0 {
+        match (1.0..=4e9).contains(&number) && number.fract() == 0.0 {
             true => Ok(number as u64),
             false => Err(format!("row {} has the size `{word}` {number}, which is no whole number above 0", row + 1)),
         }
@@ -461,7 +461,7 @@ impl<'a> Columns<'a> {
             let power = self.mapping.power.as_ref();
             name == self.mapping.time.column || power.is_some_and(|power| name == power.watts)
         };
-        let differs = |column: &&table::Column| match &column.cells {
+        let differs = |column: &&table::TableColumn| match &column.cells {
             Cells::Numbers(numbers) => numbers[first].to_bits() != numbers[second].to_bits(),
             Cells::Words { codes, .. } => codes[first] != codes[second],
         };

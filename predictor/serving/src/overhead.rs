@@ -254,14 +254,11 @@ fn held_out_errors(samples: &[OverheadSample]) -> BTreeMap<String, Vec<HeldOut>>
         samples.iter().map(|sample| sample.features.names[DEVICE].as_str()).zip(0..).collect();
     let by_device = |sample: &OverheadSample| devices[sample.features.names[DEVICE].as_str()];
     let fold = |key: u64| key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
-    let divisions: [Box<dyn Fn(&OverheadSample) -> u64>; 3] = [
-        Box::new(move |sample| fold(sample.configuration) % FOLDS),
-        Box::new(move |sample| fold(sample.server) % FOLDS),
-        Box::new(by_device),
-    ];
+    let divisions: [&dyn Fn(&OverheadSample) -> u64; 3] =
+        [&|sample| fold(sample.configuration) % FOLDS, &|sample| fold(sample.server) % FOLDS, &by_device];
     let mut errors: BTreeMap<String, Vec<HeldOut>> = BTreeMap::new();
     for group_of in divisions {
-        let groups: BTreeSet<u64> = samples.iter().map(&group_of).collect();
+        let groups: BTreeSet<u64> = samples.iter().map(group_of).collect();
         for group in groups {
             let (held_out, rest): (Vec<_>, Vec<_>) =
                 samples.iter().cloned().partition(|sample| group_of(sample) == group);
@@ -325,7 +322,7 @@ mod tests {
             let framework = ["vllm", "sglang"][(place % 2) as usize];
             let device = ["h100", "b200", "gb200"][(place % 3) as usize];
             let names = ["dense", "one", device, "fp8", "aggregated", framework, ""].map(str::to_owned);
-            let ratio = 0.2 * sizes[0] - 0.1 * sizes[1] + if place % 2 == 0 { 0.5 } else { 0.0 };
+            let ratio = 0.2 * sizes[0] - 0.1 * sizes[1] + if place.is_multiple_of(2) { 0.5 } else { 0.0 };
             let features = ServerFeatures { sizes, names };
             OverheadSample { features, ratios: [ratio, ratio / 2.0], configuration: place, server: place % 20 }
         };

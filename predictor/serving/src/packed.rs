@@ -1,7 +1,7 @@
 //! Trees as compressed bytes that are unpacked at the first question.
 
 use learn::trees::Trees;
-use learn::trees::columns::{Reader, Writer};
+use learn::trees::columns::{Reader, TreeWriter};
 use std::sync::{Arc, OnceLock};
 
 /// Most bytes that one set of trees unpacks to.
@@ -41,7 +41,7 @@ impl PackedTrees {
         if !self.bytes.is_empty() {
             return Ok(self.bytes.to_vec());
         }
-        let mut writer = Writer::default();
+        let mut writer = TreeWriter::default();
         writer.put(self.open()?);
         zstd::bulk::compress(&writer.into_bytes(), LEVEL).map_err(|error| error.to_string())
     }

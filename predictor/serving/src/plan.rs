@@ -106,9 +106,9 @@ impl Parallelism {
             return refused(format!("{tensor} × {data} GPUs must be from 1 to {MAX_DEVICES}"));
         }
         let heads = model.heads();
-        if heads % tensor != 0 {
+        if !heads.is_multiple_of(tensor) {
             let fitting: Vec<String> =
-                (1..=heads.min(64)).filter(|size| heads % size == 0).map(|size| size.to_string()).collect();
+                (1..=heads.min(64)).filter(|size| heads.is_multiple_of(*size)).map(|size| size.to_string()).collect();
             return refused(format!("{tensor} GPUs cannot divide {heads} heads; fitting: {}", fitting.join(", ")));
         }
         if let Attention::Grouped(GroupedAttention { kv_heads, .. }) = model.attention
@@ -124,7 +124,7 @@ impl Parallelism {
             Some(ExpertLayers { experts, .. }) if experts % expert != 0 => {
                 refused(format!("{expert} GPUs cannot divide {experts} experts equally"))
             }
-            _ if self.devices() % expert != 0 => {
+            _ if !self.devices().is_multiple_of(expert) => {
                 refused(format!("expert parallelism {expert} does not divide the {} GPUs of a replica", self.devices()))
             }
             _ => Ok(()),

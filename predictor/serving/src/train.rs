@@ -168,7 +168,7 @@ fn fit_group(all: &Measurements, rows: &[usize], target: Target, options: &Train
     let (mut at_known_sites, mut at_new_sites, mut held_out) = (None, None, None);
     if options.calibrates {
         let kernel = |place: usize| &all.rows[rows[place]].kernel;
-        let is_in_fold = |hash: u64, parts: u64| mixed([hash, options.seed, 77].into_iter()) % parts == 0;
+        let is_in_fold = |hash: u64, parts: u64| mixed([hash, options.seed, 77].into_iter()).is_multiple_of(parts);
         let (new, rest): (Vec<usize>, Vec<usize>) =
             (0..rows.len()).partition(|place| is_in_fold(site(kernel(*place)), 5));
         let (known, learned): (Vec<usize>, Vec<usize>) =

@@ -1,5 +1,5 @@
 //! Overheads of servers, learned from the public table of whole servers.
-#![allow(missing_docs)]
+#![allow(clippy::print_stderr, missing_docs)]
 
 use serving::measured_servers::MeasuredServers;
 use serving::server::shipped_overheads;

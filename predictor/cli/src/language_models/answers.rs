@@ -5,6 +5,7 @@ use crate::kernels;
 use crate::predict::Predict;
 use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text};
 use predictor::Result;
+use predictor::kernels::read_learned;
 use report::terminal::print_notes;
 use serde_json::{Value, json};
 use serving::KernelTimes;
@@ -15,33 +16,35 @@ use std::path::Path;
 const LEAST_SIMILARITY: f64 = 0.5;
 
 /// Answers for each model and prints.
-pub fn predict(flags: &ServerFlags, models: &[String], device: Option<&str>, batch: i64, as_json: bool) -> Result<u8> {
+pub fn predict(predict: &Predict) -> Result<u8> {
+    let Predict { server: flags, device, batchsize: batch, json: as_json, .. } = predict;
     let mut documents = Vec::new();
     let mut has_losses = false;
-    let times = times()?;
-    for model in models {
-        let question = flags.question(model, device, batch)?;
+    let times = times(predict.asked.predictor.as_deref())?;
+    for model in &predict.model {
+        let question = flags.question(model, device.as_deref(), *batch)?;
         let answer = answer(&question, &times)?;
         let notes = notes(&question, &answer);
         has_losses |= !answer.memory.fits();
-        print_text(as_json, &texts::answer(&question, &answer))?;
+        print_text(*as_json, &texts::answer(&question, &answer))?;
         print_notes("warning", &notes);
         documents.push(document(&question, &answer, &notes));
     }
-    if as_json {
+    if *as_json {
         print_json(&json!({ "models": documents }))?;
     }
     Ok(if has_losses { DONE_WITH_LOSSES } else { DONE })
 }
 
-/// Returns the times of kernels.
-pub fn times() -> Result<impl KernelTimes> {
-    Ok(Roofline)
+/// Returns the times of kernels that a file knows, or the file that came with the program; bounds where it knows none.
+pub fn times(predictor: Option<&Path>) -> Result<impl KernelTimes> {
+    let file = kernels::file(predictor)?;
+    Ok(file.as_deref().map(read_learned).transpose()?.unwrap_or_default())
 }
 
 /// Predicts with the overheads that came with the program.
 pub fn answer(question: &ServerQuestion, times: &dyn KernelTimes) -> Result<ServerAnswer> {
-    question.deployment.predict(&question.load, times, Some(shipped_overheads())).map_err(refused)
+    Ok(question.deployment.predict(&question.load, times, Some(shipped_overheads()))?)
 }
 
 /// Returns what a user must know about the answer.

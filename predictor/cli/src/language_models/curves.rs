@@ -43,22 +43,17 @@ struct ServerCurve {
 }
 
 /// Prints a curve for each quantity.
-pub fn knee(
-    flags: &ServerFlags,
-    model: &str,
-    device: Option<&str>,
-    batch: i64,
-    over: &[String],
-    as_json: bool,
-) -> Result<u8> {
-    let question = flags.question(model, device, batch)?;
-    let times = times()?;
+pub fn knee(arguments: &KneeArguments, model: &str) -> Result<u8> {
+    let KneeArguments { server: flags, device, batch, json: as_json, .. } = arguments;
+    let over = if arguments.over.is_empty() { vec!["batch".to_owned()] } else { arguments.over.clone() };
+    let question = flags.question(model, device.as_deref(), *batch)?;
+    let times = times(arguments.asked.predictor.as_deref())?;
     let curves = over.iter().map(|name| curve(&question, name, &times)).collect::<Result<Vec<_>>>()?;
-    print_text(as_json, &heading(&question))?;
+    print_text(*as_json, &heading(&question))?;
     for curve in &curves {
-        print_text(as_json, &describe(curve))?;
+        print_text(*as_json, &describe(curve))?;
     }
-    if as_json {
+    if *as_json {
         let deployment = &question.deployment;
         let (model, device) = (&deployment.model.name, &deployment.device.name);
         print_json(&json!({ "model": model, "device": device, "load": question.load, "curves": curves }))?;

@@ -1,6 +1,5 @@
 //! Training and evaluation of the overheads of servers.
 
-use super::refused;
 use crate::{DONE, begin, finish, paper, print_json, print_text};
 use models::Choice;
 use predictor::{Error, Result};
@@ -16,7 +15,7 @@ pub fn evaluate_servers(paths: &[PathBuf], seeds: u64, as_json: bool) -> Result<
     let measured = read(paths)?;
     let seeds: Vec<u64> = (0..seeds).collect();
     activity::begin(format!("working on {} servers", measured.servers.len()));
-    let errors = evaluate(&measured, HeldOutServers::ALL, &seeds).map_err(refused)?;
+    let errors = evaluate(&measured, HeldOutServers::ALL, &seeds)?;
     print_text(as_json, &describe(&errors))?;
     if as_json {
         let document = json!({ "servers": measured.servers.len(), "left_out": measured.left_out, "errors": errors });
@@ -31,7 +30,7 @@ pub fn train_servers(paths: &[PathBuf], out: &Path, as_json: bool) -> Result<u8>
     let measured = read(paths)?;
     let names: Vec<String> =
         paths.iter().filter_map(|path| path.file_name()).map(|name| name.to_string_lossy().into_owned()).collect();
-    let overheads = measured.learn(&names.join(", ")).map_err(refused)?;
+    let overheads = measured.learn(&names.join(", "))?;
     finish(output, || overheads.to_json().into_bytes())?;
     let count = overheads.len();
     print_text(as_json, &format!("learned overheads of {count} servers; wrote `{}`", out.display()))?;
@@ -46,7 +45,7 @@ fn read(paths: &[PathBuf]) -> Result<MeasuredServers> {
         return Err(Error::Query("servers are read from one table; give one --data".to_owned()));
     };
     activity::begin(format!("reading `{}`", path.display()));
-    let measured = MeasuredServers::read(path).map_err(refused)?;
+    let measured = MeasuredServers::read(path)?;
     print_notes("note", measured.left_out.iter().map(|(reason, count)| format!("{count} rows left out: {reason}")));
     Ok(measured)
 }

@@ -71,11 +71,11 @@ impl ServerFlags {
 
     /// Returns the server and its load.
     pub fn question(&self, model: &str, device: Option<&str>, batch: i64) -> Result<ServerQuestion> {
-        let model = Architecture::load(model).map_err(refused)?;
+        let model = Architecture::load(model)?;
         let device = device.ok_or_else(|| {
             Error::Query("a server needs a GPU: name one with --device; `oppredict devices` lists all".to_owned())
         })?;
-        let device = device::find(device).map_err(refused)?;
+        let device = device::find(device)?;
         let parallelism = Parallelism {
             tensor: self.tensor_parallel.unwrap_or(1),
             expert: self.expert_parallel.unwrap_or(1),
@@ -110,7 +110,7 @@ impl ServerFlags {
             Some(name) => choice("number format", name)?,
             None => Scheme::Bf16,
         };
-        device.peak(weights.products()).map_err(refused)?;
+        device.peak(weights.products())?;
         let cache = match &self.kv_dtype {
             Some(name) => choice("number format of a cache", name)?,
             None if weights.products() == Dtype::Bf16 => Dtype::Bf16,
@@ -133,9 +133,4 @@ fn bounded(flag: &str, value: u64, most: u64) -> Result<u64> {
         true => Ok(value),
         false => Err(Error::Query(format!("{flag} must be from 1 to {most}"))),
     }
-}
-
-/// An error about the question.
-pub fn refused(error: serving::Error) -> Error {
-    Error::Query(error.to_string())
 }

@@ -5,6 +5,7 @@ mod table;
 mod texts;
 
 use crate::kernels;
+use crate::language_models::{self, ServerFlags};
 use crate::loading::read_predictor;
 use crate::options::{PredictorFlags, model_source};
 use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text};
@@ -29,7 +30,8 @@ Examples:
   opcollect build --modelsource simple --modelname matmul:m=512,n=512,k=512 --schedules 64 --out built
   oppredict predict --predictor cpu.opp --op matmul:m=512,n=512,k=512 --space built/plan.json --best 5
   oppredict predict --op gemm:m=4096,n=4096,k=4096,dtype=fp8 --device h100_sxm
-  oppredict predict --op attention_decode:batch=32,context=4096,heads=64,kv_heads=8,head_dim=128 --device b200_sxm";
+  oppredict predict --op attention_decode:batch=32,context=4096,heads=64,kv_heads=8,head_dim=128 --device b200_sxm
+  oppredict predict --model llama-3.1-70b --device h100_sxm --dtype fp8 --tensor-parallel 4 --batch 32 --context 4096";
 
 #[derive(Clone, Debug, Args)]
 pub struct Predict {
@@ -85,10 +87,10 @@ pub struct Predict {
     /// Device [default: that of the predictor, if it has only one]
     #[arg(long, value_name = "NAME")]
     pub device: Option<String>,
-    /// Power limit in watts that the device runs under, for kernels of language models
+    /// Power limit of the device in watts, for kernels of language models
     #[arg(long, value_name = "WATTS")]
     pub power_limit: Option<f64>,
-    /// Threads the operator may use [default: all of the device, or the most that were learned from, and said with the answer]
+    /// Number of threads [default: all of the device, or the most in the training data]
     #[arg(long)]
     pub threads: Option<u32>,
     /// Knob of the schedule, such as `tile_c=8`; repeatable
@@ -120,6 +122,9 @@ pub fn run(predict: &Predict) -> Result<u8> {
         std::mem::take(&mut predict.named).into_iter().partition(is_operator);
     predict.op.extend(operators);
     predict.model.extend(models);
+    if predict.server.is_given() && predict.op.is_empty() && !predict.model.is_empty() {
+        return language_models::predict(&predict);
+    }
     if predict.mapping.is_none() && predict.op.iter().any(|text| serving::text::is_kernel(text)) {
         return kernels::run_predict(&predict);
     }

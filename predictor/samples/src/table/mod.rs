@@ -7,6 +7,7 @@ mod plausible;
 mod reading;
 mod repeats;
 
+pub use curves::{CurveMapping, ThreadCurve};
 pub use mapping::Mapping;
 pub use reading::samples;
 
@@ -53,14 +54,14 @@ pub fn read(path: &Path) -> Result<Table> {
     if path.extension().is_none_or(|extension| extension != "parquet") {
         return csv::read(path);
     }
-    let columns: Vec<Column> = datasets::read_columns(path)?
+    let columns: Vec<TableColumn> = datasets::read_columns(path)?
         .into_iter()
         .map(|column| {
             let cells = match column.values {
                 ForeignValues::Numbers(numbers) => Cells::Numbers(numbers),
                 ForeignValues::Words { words, codes } => Cells::Words { words, codes },
             };
-            Column { name: column.name, cells }
+            TableColumn { name: column.name, cells }
         })
         .collect();
     let rows = columns.first().map_or(0, |column| match &column.cells {
