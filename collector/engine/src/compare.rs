@@ -365,7 +365,7 @@ fn noise(report: &Report) -> String {
             };
             let ranges: Vec<String> = report.variants.iter().skip(1).map(of).collect();
             format!(
-                "the visits do not agree ({}): the machine is busy, and differences below {} cannot be told from noise; close other \
+                "the visits do not agree ({}): the machine is busy, and differences below {} cannot be distinguished from noise; close other \
                  programs and compare again",
                 ranges.join(", "),
                 percent(least)

@@ -67,7 +67,7 @@ pub struct ProfileComparison {
     pub after_ns: f64,
     /// Numbers of visits of both profiles.
     pub visits: (usize, usize),
-    /// Smallest relative difference that can be told from noise in half of the rows; None for profiles of one visit.
+    /// Smallest relative difference that exceeds the noise in half of the rows; None for profiles of one visit.
     pub detectable: Option<f64>,
     /// Median ratio of rows in both profiles, if there are enough of them. It indicates a change of the machine rather
     /// than the code.

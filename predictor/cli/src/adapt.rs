@@ -47,7 +47,7 @@ pub struct Adapt {
     /// With --this-host the default is in the user's cache folder.
     #[arg(long, value_name = "FILE", required_unless_present = "this_host")]
     pub out: Option<PathBuf>,
-    /// With --this-host, replace the kept calibration even if its rounds agreed better
+    /// With --this-host, replace a calibration whose rounds agreed better
     #[arg(long, requires = "this_host")]
     pub replace: bool,
     /// Time limit of --this-host in seconds, 10 to 3600

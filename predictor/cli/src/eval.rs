@@ -18,6 +18,8 @@ use report::terminal::print_notes;
 use report::{Cell, Column, Table, UNKNOWN, duration, figures, or_unknown, words};
 use samples::features::View;
 use samples::table::CurveMapping;
+use serving::evaluate::{HoldOut, Plan as KernelPlan};
+use serving::train::TrainOptions;
 use std::path::{Path, PathBuf};
 
 pub const EVAL_EXAMPLES: &str = "\
@@ -39,17 +41,23 @@ pub struct Eval {
     /// schedules, K machines, asked for the fastest thread count of their curves by three and four probes.
     #[arg(long, default_value = "P1", value_name = "NAME")]
     pub protocol: String,
-    /// Evaluate servers of language models: --data is one table of whole servers, half of whose configurations are held out
+    /// Evaluate servers of language models
+    ///
+    /// --data is one table of whole servers. Half of its configurations are held out.
     #[arg(long, conflicts_with_all = ["mapping", "protocol", "gate", "html"])]
     pub servers: bool,
-    /// With a mapping of kernels of language models, what is held out: `site` or `configuration` (layers at any number of
-    /// tokens), `shape`, `device` or `generation` [default: site]
+    /// Held-out part of kernels of language models [default: site]
+    ///
+    /// `site` or `configuration` (layers at any number of tokens), `shape`, `device` or `generation`; with a mapping of
+    /// such kernels.
     #[arg(long, value_name = "NAME", requires = "mapping", conflicts_with = "protocol")]
     pub hold_out: Option<String>,
-    /// With --hold-out, evaluate this operator alone, such as `gemm`; repeatable [default: all]
+    /// With --hold-out, operator such as `gemm`; repeatable [default: all]
     #[arg(long, value_name = "NAME", requires = "hold_out")]
     pub operator: Vec<String>,
-    /// With --hold-out, learn from so many rows of each operator, format and device [default: all]
+    /// With --hold-out, maximum number of training rows [default: all]
+    ///
+    /// The limit is for each operator, format and device.
     #[arg(long, value_name = "COUNT", requires = "hold_out")]
     pub most_rows: Option<usize>,
     /// Learners to compare, separated by commas
@@ -121,7 +129,7 @@ pub fn run(eval: &Eval) -> Result<u8> {
         return run_curves(eval);
     }
     if let Some(mapping) = eval.data.mapping.as_deref().map(predictor::kernels::read_mapping).transpose()?.flatten() {
-        return kernels::run_eval(eval, &mapping);
+        return kernels::run_eval(&eval.data.data, &mapping, &kernel_plan(eval)?, eval.json);
     }
     if eval.hold_out.is_some() {
         return Err(Error::Query(
@@ -192,6 +200,17 @@ fn run_curves(eval: &Eval) -> Result<u8> {
         print_json(&evaluation)?;
     }
     Ok(DONE)
+}
+
+/// Returns the evaluation of kernels of language models that the flags describe.
+fn kernel_plan(eval: &Eval) -> Result<KernelPlan> {
+    let name = eval.hold_out.as_deref().unwrap_or("site");
+    let hold_out = HoldOut::from_name(name)
+        .ok_or_else(|| Error::unknown("protocol", name, HoldOut::ALL.iter().map(|one| one.name())))?;
+    let options =
+        TrainOptions { min_split_loss: eval.min_split_loss, most_rows: eval.most_rows, ..TrainOptions::default() };
+    let seeds = (0..eval.seeds).collect();
+    Ok(KernelPlan { hold_out, seeds, options, operators: eval.operator.clone() })
 }
 
 fn plan(eval: &Eval) -> Result<Plan> {

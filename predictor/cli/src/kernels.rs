@@ -1,18 +1,14 @@
 //! Kernels of language models in `train`, `eval` and `predict`.
 
-use crate::eval::Eval;
 use crate::installation::shipped_predictors;
-use crate::predict::Predict;
-use crate::train::Train;
 use crate::{DONE, DONE_WITH_LOSSES, begin, finish, paper, print_json, print_text};
-use models::Choice;
 use predictor::kernels::{self, KernelAnswer};
 use predictor::{Error, Result, bundle, published};
 use report::terminal::print_notes;
 use report::{Table, activity, duration, figures, words};
 use serde_json::json;
 use serving::calibration::LEVELS;
-use serving::evaluate::{Evaluation, HoldOut, Plan, Scores, evaluate};
+use serving::evaluate::{Evaluation, Plan, Scores, evaluate};
 use serving::learned::{Distance, Learned};
 use serving::train::{TrainOptions, train};
 use serving::{Kernel, Mapping, Measurements};
@@ -27,32 +23,38 @@ fn read_tables(data: &[PathBuf], mapping: &Mapping) -> Result<Measurements> {
     Ok(measurements)
 }
 
+/// Files that training reads and writes.
+pub struct TrainingFiles<'a> {
+    pub data: &'a [PathBuf],
+    /// Predictor that the output keeps.
+    pub base: Option<&'a Path>,
+    pub out: &'a Path,
+}
+
 /// Learns kernels and writes them behind the predictor of `--base`.
-pub fn run_train(arguments: &Train, mapping: &Mapping) -> Result<u8> {
-    let out = begin(Some(&arguments.out))?;
-    let measurements = read_tables(&arguments.data.data, mapping)?;
-    let (seed, min_split_loss) = (arguments.seed, arguments.min_split_loss);
-    let options = TrainOptions { seed, min_split_loss, most_rows: arguments.most_rows, ..TrainOptions::default() };
-    let learned = train(&measurements, &options)?;
-    let bytes = bundle::with_kernels(arguments.base.as_deref(), &learned)?;
+pub fn run_train(files: &TrainingFiles<'_>, mapping: &Mapping, options: &TrainOptions, as_json: bool) -> Result<u8> {
+    let out = begin(Some(files.out))?;
+    let measurements = read_tables(files.data, mapping)?;
+    let learned = train(&measurements, options)?;
+    let bytes = bundle::with_kernels(files.base, &learned)?;
     let size = bytes.len();
     finish(out, || bytes)?;
-    print_text(arguments.json, &card(&learned))?;
+    print_text(as_json, &card(&learned))?;
     let summary = format!(
         "learned {} groups of kernels from {} rows of {}; licence of the tables: {}; wrote `{}`, {} bytes",
         learned.times.groups.by_key.len(),
         measurements.rows.len(),
         mapping.source,
         mapping.licence,
-        arguments.out.display(),
+        files.out.display(),
         size
     );
-    print_text(arguments.json, &summary)?;
-    if arguments.json {
+    print_text(as_json, &summary)?;
+    if as_json {
         let groups = learned.times.groups.by_key.iter();
         let errors: Vec<_> = groups.map(|(key, group)| json!({ "group": key, "held_out": group.held_out })).collect();
         print_json(&json!({
-            "out": arguments.out, "rows": measurements.rows.len(), "left_out": measurements.left_out, "bytes": size,
+            "out": files.out, "rows": measurements.rows.len(), "left_out": measurements.left_out, "bytes": size,
             "kernels": errors, "provenance": learned.provenance,
         }))?;
     }
@@ -87,24 +89,14 @@ fn card(learned: &Learned) -> String {
 }
 
 /// Evaluates kernels under `--hold-out`.
-pub fn run_eval(arguments: &Eval, mapping: &Mapping) -> Result<u8> {
-    let name = arguments.hold_out.as_deref().unwrap_or("site");
-    let hold_out = HoldOut::from_name(name)
-        .ok_or_else(|| Error::unknown("protocol", name, HoldOut::ALL.iter().map(|one| one.name())))?;
-    let options = TrainOptions {
-        min_split_loss: arguments.min_split_loss,
-        most_rows: arguments.most_rows,
-        ..TrainOptions::default()
-    };
+pub fn run_eval(data: &[PathBuf], mapping: &Mapping, plan: &Plan, as_json: bool) -> Result<u8> {
     let known = || serving::text::OPERATORS.into_iter();
-    if let Some(other) = arguments.operator.iter().find(|one| !known().any(|known| known == one.as_str())) {
+    if let Some(other) = plan.operators.iter().find(|one| !known().any(|known| known == one.as_str())) {
         return Err(Error::unknown("operator", other, known()));
     }
-    let measurements = read_tables(&arguments.data.data, mapping)?;
-    let plan = Plan { hold_out, seeds: (0..arguments.seeds).collect(), options, operators: arguments.operator.clone() };
-    let evaluation = evaluate(&measurements, &plan)?;
-    print_text(arguments.json, &evaluation_text(&evaluation))?;
-    if arguments.json {
+    let evaluation = evaluate(&read_tables(data, mapping)?, plan)?;
+    print_text(as_json, &evaluation_text(&evaluation))?;
+    if as_json {
         print_json(&evaluation)?;
     }
     Ok(DONE)
@@ -165,25 +157,36 @@ pub fn file(given: Option<&Path>) -> Result<Option<PathBuf>> {
     }
 }
 
+/// A question about kernels on one device.
+pub struct KernelQuestion<'a> {
+    /// Kernels as texts.
+    pub kernels: &'a [String],
+    pub device: Option<&'a str>,
+    /// Power limit in watts.
+    pub power_limit: Option<f64>,
+    /// Predictor file.
+    pub predictor: Option<&'a Path>,
+}
+
 /// Answers for kernels and prints.
-pub fn run_predict(arguments: &Predict) -> Result<u8> {
-    let name = arguments.device.as_deref().ok_or_else(|| {
+pub fn run_predict(question: &KernelQuestion<'_>, as_json: bool) -> Result<u8> {
+    let name = question.device.ok_or_else(|| {
         Error::Query("kernels of language models need --device, such as `NVIDIA H100 80GB HBM3`".to_owned())
     })?;
     let device = kernels::find_device(name)?;
-    let file = file(arguments.asked.predictor.as_deref())?;
+    let file = file(question.predictor)?;
     let learned = file.as_deref().map(kernels::read_learned).transpose()?.unwrap_or_default();
-    let answers = arguments.op.iter().map(|text| {
+    let answers = question.kernels.iter().map(|text| {
         let kernel: Kernel = text.parse().map_err(Error::from)?;
-        kernels::answer(&learned, &kernel, device, arguments.power_limit)
+        kernels::answer(&learned, &kernel, device, question.power_limit)
     });
     let answers = answers.collect::<Result<Vec<KernelAnswer>>>()?;
-    print_text(arguments.json, &answers.iter().map(answer_text).collect::<Vec<_>>().join("\n\n"))?;
+    print_text(as_json, &answers.iter().map(answer_text).collect::<Vec<_>>().join("\n\n"))?;
     let licences: Vec<&String> = learned.provenance.iter().map(|one| &one.licence).take(1).collect();
-    if let ([licence], false) = (&licences[..], arguments.json) {
+    if let ([licence], false) = (&licences[..], as_json) {
         print_text(false, &format!("learned from public tables: {}, {licence}", learned.provenance[0].source))?;
     }
-    if arguments.json {
+    if as_json {
         print_json(&json!({ "kernels": answers, "levels": LEVELS, "provenance": learned.provenance }))?;
     }
     let has_bounds = answers.iter().any(|answer| answer.answer.distance == Distance::Bound);

@@ -21,18 +21,20 @@ use std::time::Duration;
 pub struct KneeArguments {
     #[command(flatten)]
     pub asked: PredictorFlags,
-    /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`; with --data as the table names it
+    /// Operator such as `conv2d:ci=64,hw=56,co=64,k=3,p=1`
+    ///
+    /// With --data, the name in the table.
     #[arg(long, value_name = "TEXT", required_unless_present = "model")]
     pub op: Option<String>,
     /// Language model on GPUs instead of an operator, such as `llama-3.1-70b`
     #[arg(long, value_name = "NAME", conflicts_with_all = ["op", "probe", "html", "data"])]
     pub model: Option<String>,
-    /// Answer from the rows of --op on --device in this table, without a predictor; repeatable
+    /// Answer from a table of measured thread counts; repeatable
     ///
-    /// Curves of its other machines are the prior.
+    /// The rows are those of --op on --device; curves of the table's other machines are the prior. No predictor is used.
     #[arg(long, value_name = "PATH", requires_all = ["mapping", "device"], conflicts_with_all = ["predictor", "calibration", "probe", "knob", "threads", "over"])]
     pub data: Vec<PathBuf>,
-    /// TOML file that names the table's columns for operator, device, threads and time
+    /// TOML file with the columns of operator, device, threads and time
     #[arg(long, value_name = "FILE", requires = "data")]
     pub mapping: Option<PathBuf>,
     /// Use only this many rows, the most informative first [default: all]
@@ -88,7 +90,8 @@ pub struct KneeArguments {
 /// Prints each curve and its knee.
 pub fn run(arguments: &KneeArguments) -> Result<u8> {
     if let Some(model) = &arguments.model {
-        return language_models::knee(arguments, model);
+        let question = arguments.server.question(model, arguments.device.as_deref(), arguments.batch)?;
+        return language_models::knee(&question, &arguments.over, arguments.asked.predictor.as_deref(), arguments.json);
     }
     let Some(text) = &arguments.op else {
         return Err(Error::Query("say whose knee to find: --op or --model".to_owned()));

@@ -131,7 +131,7 @@ fn answer(PlanOfTimes { found, versions, this_host }: &PlanOfTimes) -> String {
     )];
     lines.push(format!("  why         {}", found.why));
     lines.push(format!(
-        "  beside      one operator after the other on all cores {}, the best stages {}, the longest chain {}",
+        "  others      one operator after the other on all cores {}, the best stages {}, the longest chain {}",
         duration(promise.sequential_ns),
         duration(found.best_ns),
         duration(found.critical_ns)

@@ -1,6 +1,6 @@
 //! `oppredict train`.
 
-use crate::kernels;
+use crate::kernels::{self, TrainingFiles};
 use crate::language_models::train_servers;
 use crate::loading::load_samples;
 use crate::options::{Data, saved};
@@ -38,10 +38,12 @@ pub struct Train {
     /// Larger values make a smaller file with slightly larger errors.
     #[arg(long, default_value_t = 0.0, value_name = "SAVED", value_parser = saved)]
     pub min_split_loss: f64,
-    /// Of tables of kernels of language models, learn from so many rows of each operator, format and device [default: all]
+    /// Maximum number of rows of language-model kernels [default: all]
+    ///
+    /// The limit is for each operator, format and device of the tables.
     #[arg(long, value_name = "COUNT", requires = "mapping")]
     pub most_rows: Option<usize>,
-    /// With tables of kernels of language models, keep the predictor of this file in --out, too
+    /// Predictor that --out also contains, with language-model kernels
     #[arg(long, value_name = "FILE", requires = "mapping")]
     pub base: Option<PathBuf>,
     /// Print one JSON document and nothing else
@@ -54,7 +56,10 @@ pub fn run(train: &Train) -> Result<u8> {
         return train_servers(&train.data.data, &train.out, train.json);
     }
     if let Some(mapping) = train.data.mapping.as_deref().map(predictor::kernels::read_mapping).transpose()?.flatten() {
-        return kernels::run_train(train, &mapping);
+        let (seed, min_split_loss, most_rows) = (train.seed, train.min_split_loss, train.most_rows);
+        let options = serving::train::TrainOptions { seed, min_split_loss, most_rows, ..Default::default() };
+        let files = TrainingFiles { data: &train.data.data, base: train.base.as_deref(), out: &train.out };
+        return kernels::run_train(&files, &mapping, &options, train.json);
     }
     let out = begin(Some(&train.out))?;
     let samples = load_samples(&train.data)?;

@@ -264,5 +264,5 @@ fn alternatives(all: &[Alternative], cores: usize) -> String {
         let _ = write!(text, "<th>{}</th>", duration(all.iter().map(of).sum()));
     }
     text.push_str("<th></th></tr>");
-    text + "</table></div><p class=\"soft\">Times alone on so many cores; bold: in the plan. Side by side pays where all cores gain little.</p>"
+    text + "</table></div><p class=\"soft\">Isolated times by number of cores; bold: in the plan. Concurrent execution pays if operators scale badly.</p>"
 }

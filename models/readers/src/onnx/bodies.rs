@@ -4,7 +4,7 @@
 //! is unrolled. Of others, the operators of one turn can be listed: they stand in the graph with the node left out.
 
 use super::call::Call;
-use super::import::{Failure, Importer, MAX_DEPTH, domain, spot};
+use super::import::{Failure, Importer, MAX_DEPTH, domain, has_bodies, spot};
 use super::messages;
 use super::rules::flex;
 use super::scope::{Scope, Slot};
@@ -19,15 +19,6 @@ use std::collections::HashMap;
 const MAX_TURNS: i64 = 4096;
 
 type Slotted = Result<Vec<Slot>, Failure>;
-
-/// Whether an operator with graphs of its own is known.
-pub(super) fn has_bodies(domain: &str, operator: &str) -> bool {
-    match domain {
-        "" => matches!(operator, "If" | "Loop" | "Scan" | "SequenceMap"),
-        flex::DOMAIN => operator == "FlexAttention",
-        _ => false,
-    }
-}
 
 /// A graph among the attributes of a node.
 fn graph_of<'a>(call: &Call<'a>, name: &str) -> Outcome<&'a messages::Graph> {

@@ -3,7 +3,6 @@
 //! Names live in scopes: the graph's own, one more inside a branch of a condition, and a fresh one inside a function.
 //! Functions are inlined, branches whose condition is a constant too; both count against one limit of nodes.
 
-use super::bodies::has_bodies;
 use super::call::{Arguments, Call};
 use super::messages;
 use super::scope::{Scope, Slot};
@@ -442,4 +441,13 @@ pub(super) fn spot(node: &messages::Node, scope: &Scope<'_>) -> String {
 
 fn place(node: &messages::Node, scope: &Scope<'_>) -> String {
     format!("node `{}` (`{}`)", shown(&spot(node, scope)), shown(&node.op_type))
+}
+
+/// Whether an operator with graphs of its own is known.
+pub(super) fn has_bodies(domain: &str, operator: &str) -> bool {
+    match domain {
+        "" => matches!(operator, "If" | "Loop" | "Scan" | "SequenceMap"),
+        rules::flex::DOMAIN => operator == "FlexAttention",
+        _ => false,
+    }
 }

@@ -2,7 +2,6 @@
 
 use super::{ServerQuestion, texts};
 use crate::kernels;
-use crate::predict::Predict;
 use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text};
 use predictor::Result;
 use predictor::kernels::read_learned;
@@ -15,22 +14,20 @@ use std::path::Path;
 /// Similarity to measured servers below which an answer is an extrapolation.
 const LEAST_SIMILARITY: f64 = 0.5;
 
-/// Answers for each model and prints.
-pub fn predict(predict: &Predict) -> Result<u8> {
-    let Predict { server: flags, device, batchsize: batch, json: as_json, .. } = predict;
+/// Answers each question and prints.
+pub fn predict(questions: &[ServerQuestion], predictor: Option<&Path>, as_json: bool) -> Result<u8> {
     let mut documents = Vec::new();
     let mut has_losses = false;
-    let times = times(predict.asked.predictor.as_deref())?;
-    for model in &predict.model {
-        let question = flags.question(model, device.as_deref(), *batch)?;
-        let answer = answer(&question, &times)?;
-        let notes = notes(&question, &answer);
+    let times = times(predictor)?;
+    for question in questions {
+        let answer = answer(question, &times)?;
+        let notes = notes(question, &answer);
         has_losses |= !answer.memory.fits();
-        print_text(*as_json, &texts::answer(&question, &answer))?;
+        print_text(as_json, &texts::answer(question, &answer))?;
         print_notes("warning", &notes);
-        documents.push(document(&question, &answer, &notes));
+        documents.push(document(question, &answer, &notes));
     }
-    if *as_json {
+    if as_json {
         print_json(&json!({ "models": documents }))?;
     }
     Ok(if has_losses { DONE_WITH_LOSSES } else { DONE })

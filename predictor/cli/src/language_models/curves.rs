@@ -3,7 +3,6 @@
 use super::ServerQuestion;
 use super::answers::{answer, times};
 use super::texts::heading;
-use crate::knee::KneeArguments;
 use crate::{DONE, DONE_WITH_LOSSES, paper, print_json, print_text};
 use predictor::{Error, Result};
 use report::{Cell, Table, duration, figures, number, words};
@@ -11,6 +10,7 @@ use serde::Serialize;
 use serde_json::json;
 use serving::KernelTimes;
 use serving::server::ServerAnswer;
+use std::path::Path;
 
 /// Largest batch and longest prompt of a curve.
 const MAX_BATCH: u64 = 1024;
@@ -43,17 +43,15 @@ struct ServerCurve {
 }
 
 /// Prints a curve for each quantity.
-pub fn knee(arguments: &KneeArguments, model: &str) -> Result<u8> {
-    let KneeArguments { server: flags, device, batch, json: as_json, .. } = arguments;
-    let over = if arguments.over.is_empty() { vec!["batch".to_owned()] } else { arguments.over.clone() };
-    let question = flags.question(model, device.as_deref(), *batch)?;
-    let times = times(arguments.asked.predictor.as_deref())?;
-    let curves = over.iter().map(|name| curve(&question, name, &times)).collect::<Result<Vec<_>>>()?;
-    print_text(*as_json, &heading(&question))?;
+pub fn knee(question: &ServerQuestion, over: &[String], predictor: Option<&Path>, as_json: bool) -> Result<u8> {
+    let over = if over.is_empty() { vec!["batch".to_owned()] } else { over.to_vec() };
+    let times = times(predictor)?;
+    let curves = over.iter().map(|name| curve(question, name, &times)).collect::<Result<Vec<_>>>()?;
+    print_text(as_json, &heading(question))?;
     for curve in &curves {
-        print_text(*as_json, &describe(curve))?;
+        print_text(as_json, &describe(curve))?;
     }
-    if *as_json {
+    if as_json {
         let deployment = &question.deployment;
         let (model, device) = (&deployment.model.name, &deployment.device.name);
         print_json(&json!({ "model": model, "device": device, "load": question.load, "curves": curves }))?;

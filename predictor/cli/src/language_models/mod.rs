@@ -25,11 +25,14 @@ const INPUT_TOKENS: u64 = 1024;
 #[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Language models on GPUs")]
 pub struct ServerFlags {
-    /// Number format of the weights: bf16, fp8, fp8_block, nvfp4, int8, int8_wo, int4_wo, w4a16_mxfp4 or w4a8_mxfp4_mxfp8
-    /// [default: bf16]
+    /// Number format of the weights [default: bf16]
+    ///
+    /// bf16, fp8, fp8_block, nvfp4, int8, int8_wo, int4_wo, w4a16_mxfp4 or w4a8_mxfp4_mxfp8.
     #[arg(long, value_name = "FORMAT")]
     pub dtype: Option<String>,
-    /// Number format of the key-value cache: bf16 or fp8 [default: fp8 with weights of at most 8 bits that are multiplied so]
+    /// Number format of the key-value cache, bf16 or fp8
+    ///
+    /// The default is fp8 if the weights have at most 8 bits and are multiplied so, else bf16.
     #[arg(long, value_name = "TYPE")]
     pub kv_dtype: Option<String>,
     /// GPUs that divide each layer [default: 1]
@@ -38,7 +41,9 @@ pub struct ServerFlags {
     /// GPUs that divide the experts among them [default: 1]
     #[arg(long, value_name = "N")]
     pub expert_parallel: Option<u64>,
-    /// Groups of --tensor-parallel GPUs that attend to their own sequences and share the experts [default: 1]
+    /// Groups of --tensor-parallel GPUs [default: 1]
+    ///
+    /// Each group attends to its own sequences; all groups share the experts.
     #[arg(long, value_name = "N")]
     pub data_parallel: Option<u64>,
     /// Tokens of each prompt [default: 1024]

@@ -4,7 +4,7 @@ mod schedules;
 mod table;
 mod texts;
 
-use crate::kernels;
+use crate::kernels::{self, KernelQuestion};
 use crate::language_models::{self, ServerFlags};
 use crate::loading::read_predictor;
 use crate::options::{PredictorFlags, model_source};
@@ -123,10 +123,18 @@ pub fn run(predict: &Predict) -> Result<u8> {
     predict.op.extend(operators);
     predict.model.extend(models);
     if predict.server.is_given() && predict.op.is_empty() && !predict.model.is_empty() {
-        return language_models::predict(&predict);
+        let question = |model: &String| predict.server.question(model, predict.device.as_deref(), predict.batchsize);
+        let questions = predict.model.iter().map(question).collect::<Result<Vec<_>>>()?;
+        return language_models::predict(&questions, predict.asked.predictor.as_deref(), predict.json);
     }
     if predict.mapping.is_none() && predict.op.iter().any(|text| serving::text::is_kernel(text)) {
-        return kernels::run_predict(&predict);
+        let question = KernelQuestion {
+            kernels: &predict.op,
+            device: predict.device.as_deref(),
+            power_limit: predict.power_limit,
+            predictor: predict.asked.predictor.as_deref(),
+        };
+        return kernels::run_predict(&question, predict.json);
     }
     answer(&predict)
 }

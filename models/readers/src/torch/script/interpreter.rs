@@ -31,9 +31,13 @@ enum Flow {
     Return(Value),
 }
 
+/// Calls an operator on known values. Returns None if it belongs to the graph.
+pub(super) type Builtins = fn(&mut Interpreter<'_>, &str, &[Value], &[(&str, Value)]) -> Outcome<Option<Value>>;
+
 /// A program in the course of being followed.
 pub(super) struct Interpreter<'a> {
     library: &'a Library<'a>,
+    builtins: Builtins,
     pub heap: Heap,
     pub tensors: Tensors<'a>,
     /// Tensors that stand in the source as `CONSTANTS.c0` and so on.
@@ -45,8 +49,14 @@ pub(super) struct Interpreter<'a> {
 }
 
 impl<'a> Interpreter<'a> {
-    pub fn new(library: &'a Library<'a>, heap: Heap, tensors: Tensors<'a>, constants: Vec<Value>) -> Interpreter<'a> {
-        Interpreter { library, heap, tensors, constants, steps: 0, depth: 0, place: ("", 0) }
+    pub fn new(
+        library: &'a Library<'a>,
+        builtins: Builtins,
+        heap: Heap,
+        tensors: Tensors<'a>,
+        constants: Vec<Value>,
+    ) -> Interpreter<'a> {
+        Interpreter { library, builtins, heap, tensors, constants, steps: 0, depth: 0, place: ("", 0) }
     }
 
     /// Names the operator or the line that was refused last.
@@ -439,7 +449,7 @@ impl<'a> Interpreter<'a> {
 
     /// Calls an operator: what it makes of known values, or a part of the graph.
     fn operator(&mut self, name: &str, given: Vec<Value>, keywords: &[(&str, Value)]) -> Outcome<Value> {
-        if let Some(value) = super::builtins::call(self, name, &given, keywords)? {
+        if let Some(value) = (self.builtins)(self, name, &given, keywords)? {
             return Ok(value);
         }
         self.tensors.call(name, &given, keywords, &mut self.heap)

@@ -45,7 +45,7 @@ pub(super) fn import(archive: &Archive, file: &str, options: &Options) -> Result
     let objects =
         Objects::read(archive, &top, &mut heap).map_err(|refusal| error_of(refusal, file, "its objects".to_owned()))?;
     let tensors = Tensors::new(file, archive, options);
-    let mut interpreter = Interpreter::new(&library, heap, tensors, objects.constants);
+    let mut interpreter = Interpreter::new(&library, builtins::call, heap, tensors, objects.constants);
     let outputs = run(&mut interpreter, objects.root, objects.examples, options)
         .map_err(|refusal| error_of(refusal, file, interpreter.place()))?;
     let Tensors { emit, skipped, loose_ends, .. } = interpreter.tensors;
