@@ -391,7 +391,7 @@ def table(arguments, all_results):
             failed[door] += of[verdict]
     failed = [f"{door} {count}" for door, count in failed.items() if count]
     if failed:
-        lines += ["", f"Left out, as the exporters themselves fail: {', '.join(failed)}."]
+        lines += ["", f"Left out, because the exporter failed or the network took too long: {', '.join(failed)}."]
     if refusals:
         lines += ["", "## What is left", "", "| n | format | verdict | reason |", "|---|---|---|---|"]
         for (reason, door, verdict), count in refusals.most_common(40):

@@ -304,10 +304,10 @@ fn what_is_wrong_among_measurements_is_named() {
     let says = [
         (&stray_folder, "does not match the hash"),
         (&copy, "it must be in"),
-        (&unusable, "can use"),
-        (&strays[0], "not read"),
-        (&strays[1], "not read"),
-        (&strays[2], "not read"),
+        (&unusable, "not a usable measurement"),
+        (&strays[0], "is ignored"),
+        (&strays[1], "is ignored"),
+        (&strays[2], "is ignored"),
     ];
     let found = named();
     assert_eq!(found.len(), says.len(), "{found:?}");

@@ -179,7 +179,7 @@ fn answers_say_how_many_threads_they_are_for_and_how_far_off_such_are() {
     predictor.about.devices.get_mut("middle").expect("a device").units = 64.0;
     let (count, word, _, reason) = assumed(&predictor, None, None);
     assert_eq!((count, word, ask(&predictor, "middle").threads), (2.0, "thread", 2.0));
-    assert!(reason.contains("the most that were learned from, of 64"), "{reason}");
+    assert!(reason.contains("the maximum of the training data, of 64"), "{reason}");
     assert!(assumed(&predictor, None, Some(96)).3.contains("this machine has 96, which the training data lacks"));
     let (count, _, _, reason) = assumed(&predictor, None, Some(1));
     assert!(count == 1.0 && reason.contains("all CPUs of this machine"), "{count} {reason}");

@@ -57,7 +57,7 @@ fn visits_that_disagree_are_left_out_although_each_is_precise() {
     let disagree = visits(128, [200.0, 260.0, 230.0]);
     let samples = gather(&[agree, disagree].concat(), &[], &Policy::default()).expect("samples");
     assert_eq!((samples.rows.len(), samples.rows[0].time_ns), (1, 100.1));
-    assert_eq!(samples.left_out["median not known to 10 %"], 3);
+    assert_eq!(samples.left_out["median with an uncertainty above 10 %"], 3);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn measurements_are_taken_whose_median_is_known_whatever_their_spread() {
         .collect();
     let taken = |policy: Policy| gather(&records, &[], &policy).expect("samples");
     let usual = taken(strict());
-    assert_eq!((usual.rows.len(), usual.left_out["median not known to 2 %"]), (2, 1));
+    assert_eq!((usual.rows.len(), usual.left_out["median with an uncertainty above 2 %"]), (2, 1));
     assert_eq!(usual.left_out["too few runs or visits for the uncertainty of the median"], 1);
     assert_eq!(usual.filter_hints, None, "not most of them");
     assert_eq!(taken(Policy { max_uncertainty: f64::INFINITY, ..strict() }).rows.len(), 4);
@@ -163,7 +163,7 @@ fn where_most_is_left_out_the_flag_that_brings_it_back_is_named() {
     let of = |share| (0..4).map(move |step| known_to(if share < 0.06 { 64 } else { 1024 } << step, Some(share)));
     let mut records: Vec<Record> = of(0.04).chain(of(0.07)).collect();
     let error = gather(&records, &[], &strict()).expect_err("nothing is known well enough").to_string();
-    let offer = "hint: 8 of 8 measurements are left out; `--max-uncertainty 0.05` would bring back 4 of them, `--max-uncertainty 0.1` would bring back 8 of them";
+    let offer = "hint: 8 of 8 measurements are skipped; `--max-uncertainty 0.05` includes 4 of them, `--max-uncertainty 0.1` includes 8 of them";
     assert!(error.ends_with(offer), "{error}");
 
     records.push(known_to(32, Some(0.001)));
@@ -209,5 +209,5 @@ fn default_schedules_are_known_where_their_times_are_not() {
     assert!(named.knobs["knob.parallel"] == 1.0 && !named.is_default, "{named:?}");
     assert!(complete(&[("knob.vector", 16.0)]).expect("a schedule").is_default, "its own setting is one it may have");
     let error = complete(&[("knob.vector", 32.0)]).expect_err("no such setting");
-    assert!(error.contains("learned for these sizes: 4"), "{error}");
+    assert!(error.contains("known for these sizes: 4"), "{error}");
 }

@@ -183,7 +183,7 @@ fn bad_requests_are_refused_and_do_no_harm() {
     refused(post(address, r#"{"operator": []}"#), 400, "unknown field");
     let deep = format!(r#"{{"knobs": {{"tile_x": {}"#, "[".repeat(100_000));
     refused(post(address, &deep), 400, "recursion limit");
-    refused(post(address, "{}"), 422, "say what to predict");
+    refused(post(address, "{}"), 422, "nothing to predict");
     refused(post(address, r#"{"operators": ["product:b=1"], "device": "middle"}"#), 422, "`m` is missing");
     refused(
         post(address, r#"{"operators": ["soft:m=1e30,n=9"], "device": "middle"}"#),

@@ -170,8 +170,10 @@ fn a_profile_is_the_same_in_document_file_and_page() {
     }
 }
 
-/// The time of all boxes with a name.
+/// The time of all boxes with a name, those inside of one included once.
 fn boxes(node: &Value, name: &str) -> f64 {
-    let own = if node["n"] == name { number(node, "v") } else { 0.0 };
-    own + node["c"].as_array().map_or(0.0, |parts| parts.iter().map(|part| boxes(part, name)).sum())
+    if node["n"] == name {
+        return number(node, "v");
+    }
+    node["c"].as_array().map_or(0.0, |parts| parts.iter().map(|part| boxes(part, name)).sum())
 }

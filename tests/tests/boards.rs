@@ -63,7 +63,7 @@ fn an_emulated_agent_of_another_architecture_stands_in_for_a_board() {
     let ran = collect(&bench, &format!("--target pynq --host 127.0.0.1 --port {} --schedules 2", agent.port));
     let said = ran.stderr.clone();
     ran.expect(0);
-    assert!(said.contains("stands in for the arm cores of pynq-z1"), "{said}");
+    assert!(said.contains("instead of the arm cores of pynq-z1"), "{said}");
     for row in rows(&bench) {
         assert_eq!((&row["source"], &row["target"]), (&"emulated".into(), &"pynq".into()), "{row}");
         assert_eq!((&row["unit"], &row["outcome"]), (&"arm".into(), &"ok".into()), "{row}");

@@ -81,7 +81,7 @@ fn an_import_tells_a_person_and_a_script() {
     let bench = Bench::new();
     captures(&bench, [idle.clone(), idle]);
     let ran = run(bench.opcollect("tpu import before-0 --store store")).expect(0);
-    assert!(ran.stdout.starts_with("no command of `before-0` is work of the card"), "{ran}");
+    assert!(ran.stdout.starts_with("`before-0` has no commands of the card"), "{ran}");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a_view_says_what_it_wrote_and_what_is_missing() {
         assert!(bench.path("out").join(name).is_file(), "{name}");
     }
     let nothing = "tpu view before-0 none --disable_summary --disable_perfetto --disable_doc --disable_web";
-    assert_eq!(run(bench.opcollect(nothing)).expect(0).stdout, "wrote nothing: every output is switched off\n");
+    assert_eq!(run(bench.opcollect(nothing)).expect(0).stdout, "wrote nothing: all outputs are disabled\n");
     // Every command that reads it tells a core whose file was emptied beside one that was not.
     let both = card::write(&bench.path(""), &[(0, small_core(0)), (1, small_core(5))]);
     std::fs::write(both.join("cdmlib0_1.profile"), "").expect("writable");

@@ -49,7 +49,7 @@ fn a_table_says_simulated_and_the_cpu_s_layers_are_named() {
     ))
     .expect(0);
     assert!(ran.stdout.contains("simulated: core 1x16 of pynq-z1"), "{ran}");
-    assert!(ran.stdout.contains("each at its best: simulated "), "{ran}");
+    assert!(ran.stdout.contains("with their best schedules: simulated "), "{ran}");
     assert!(!ran.stdout.contains("median"), "{ran}");
     assert!(ran.stderr.contains("note: the CPU's: "), "{ran}");
 }

@@ -404,7 +404,7 @@ fn a_comparison_that_cannot_be_is_told() {
     bench.write("hasty.toml", &format!("{}build_seconds = 0.001\n", tests::QUICK));
     let ran = run(bench.opcollect(&format!("{mlp} --config hasty.toml --schedules 1"))).expect(1);
     assert!(ran.stdout.contains("4 attempts: 4 timed_out"), "{ran}");
-    assert!(ran.stdout.contains("not compared: the store has a schedule for none of its tasks"), "{ran}");
+    assert!(ran.stdout.contains("not compared: the store has no schedule for its tasks"), "{ran}");
     let ran = run(bench.opcollect(&format!("{mlp} --config hasty.toml --schedules 1 --json"))).expect(1);
     assert_eq!(ran.json()["comparisons"][0]["threads"].as_u64(), Some(1), "{ran}");
 }
@@ -451,7 +451,7 @@ fn what_cannot_be_compared_is_one_error() {
         return skip("ONNX Runtime's library is not installed");
     }
     let ran = run(bench.opcollect(&format!("model compare {pool}"))).expect(2);
-    assert!(ran.stderr.contains("cannot be an ONNX file") && ran.stderr.contains("adaptive_pool"), "{ran}");
+    assert!(ran.stderr.contains("has no ONNX representation") && ran.stderr.contains("adaptive_pool"), "{ran}");
 }
 
 #[test]
@@ -491,7 +491,7 @@ fn what_cannot_be_run_is_one_error() {
         assert!(!bench.path("store").exists());
     }
     let ran = run(bench.opcollect(&format!("model run {mlp} --input x=text.npy")));
-    assert!(ran.stderr.contains("is no array in NumPy's format") || ran.stderr.contains("has no input"), "{ran}");
+    assert!(ran.stderr.contains("is not an array in NumPy's format") || ran.stderr.contains("has no input"), "{ran}");
 }
 
 /// Builds a small model into a folder.
@@ -611,7 +611,7 @@ fn folders_that_cannot_be_run_are_one_error() {
     refused("other", 3, "its code is for z80");
     change("inputs", &|portable| portable["draws"] = serde_json::json!([]));
     refused("inputs", 2, "it tells of 0 inputs");
-    refused("mlp --store nowhere", 2, "`--store` is for folders of artifacts");
+    refused("mlp --store nowhere", 2, "`--store` applies only to folders of artifacts");
     refused("nowhere", 2, "nowhere");
     let build = "model build --modelsource local --modelname mlp";
     let ran = run(bench.opcollect(&format!("{build} --out mlp"))).expect(2);
@@ -621,7 +621,7 @@ fn folders_that_cannot_be_run_are_one_error() {
     run(bench.opcollect(&format!("{build} --out new --target cuda --arch sm_80"))).expect(2);
     assert!(!bench.entries().iter().any(|name| name == "new" || name.starts_with('.')), "{:?}", bench.entries());
     fs::create_dir(bench.path("empty")).expect("a folder");
-    refused("empty --threads 1", 2, "`--threads` is for the program of a model");
+    refused("empty --threads 1", 2, "`--threads` applies only to a folder of `model build`");
 }
 
 /// A model of two inputs, and the script that writes both into files.
@@ -674,7 +674,7 @@ fn inputs_come_from_archives_by_their_names() {
     bench.write("text.safetensors", "this is no such file");
     for (arguments, wanted) in [
         ("--inputs half.npz".to_owned(), format!("it has no `{second}`; it has {first}")),
-        ("--inputs more.npz".to_owned(), "has `z`, and the model no such input".to_owned()),
+        ("--inputs more.npz".to_owned(), "the model has no input `z`".to_owned()),
         ("--inputs other.npz".to_owned(), "it is f64[2,3], the model takes f32[2,3]".to_owned()),
         ("--inputs text.npz".to_owned(), "it is not an archive of arrays".to_owned()),
         ("--inputs text.safetensors".to_owned(), "text.safetensors".to_owned()),

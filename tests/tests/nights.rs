@@ -117,11 +117,11 @@ fn what_another_process_is_at_is_waited_for() {
     // A campaign without time left tells what is undone, and which processes have claimed it.
     let ran = run(collect(&bench, &format!("{FEW} --store store --budget 3"))).expect(1);
     assert_eq!((ended(&ran, "ok"), elsewhere(&ran), ran.json()["outcomes"]["left"].as_u64()), (6, 0, Some(4)), "{ran}");
-    assert!(ran.stderr.contains("what is left is claimed by other processes, which may have ended: `"), "{ran}");
+    assert!(ran.stderr.contains("the remaining work is claimed by other processes, which may have ended: `"), "{ran}");
     let mut waiting = start(bench.opcollect(&format!("{FEW} --store store --json")));
     let told = || store.statuses().ok()?.into_iter().find_map(|seen| seen.status.standing);
     let told = waiting.until(|_| told().filter(|words| words.contains("waiting"))).expect("it says that it waits");
-    assert_eq!(told, "waiting for 4 attempts that other processes are at");
+    assert_eq!(told, "waiting for 4 attempts of other processes");
     drop(claims);
     let ran = waiting.finish().expect(0);
     assert_eq!((ended(&ran, "ok"), elsewhere(&ran), count(&ran, "known_before")), (4, 0, 6), "{ran}");

@@ -181,7 +181,7 @@ fn a_model_written_as_an_onnx_file_is_profiled_like_itself() {
     assert_eq!((file.number("calls"), file.number("tasks")), (4, 4), "{}", file.report);
     let several =
         run(bench.opcollect("graph --modelsource local --modelname mlp --batchsize 1,2 --onnx x.onnx")).expect(2);
-    assert!(several.stderr.contains("takes one model at one batch size"), "{several}");
+    assert!(several.stderr.contains("needs exactly one model with one batch size"), "{several}");
 }
 
 #[test]
@@ -321,8 +321,8 @@ fn what_cannot_be_profiled_is_said() {
     for (arguments, code, wanted) in [
         ("--schedule wait=1", 2, "nothing would be recorded"),
         ("--counters cycels", 2, "cycles"),
-        ("--target cuda --annotate fc1", 2, "`--annotate` is about code of processors"),
-        ("--target cuda --counters cachegrind", 2, "`--counters cachegrind` is about code of processors"),
+        ("--target cuda --annotate fc1", 2, "`--annotate` needs a target with CPU code"),
+        ("--target cuda --counters cachegrind", 2, "`--counters cachegrind` needs a target with CPU code"),
         ("--batchsize 1,2", 2, "exactly one model with one size is needed, 2 were given"),
         ("--csv missing/rows.csv", 2, "missing"),
     ] {

@@ -121,7 +121,7 @@ fn models_that_are_none() {
     );
     check_says(
         "mlp --budget soon --store store",
-        "error: invalid value 'soon' for '--budget <SECONDS>': `soon` is no duration; write it as `90`, `30m` or `2h`",
+        "error: invalid value 'soon' for '--budget <SECONDS>': `soon` is not a duration; write it as `90`, `30m` or `2h`",
     );
     check(
         "--modelsource simple --modelname conv2d:ci=3,hw=7,k=3 --store store",

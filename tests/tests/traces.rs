@@ -260,7 +260,7 @@ fn merged_traces_say_how_their_clocks_were_moved() {
     assert_eq!(starts("a.json c.json all.pftrace --align start"), ["a 5000", "c 5000"]);
     assert_eq!(starts("a.json c.json all.pftrace --offset-ns 0,-90000"), ["a 5000", "c 10000"]);
     let told = run(bench.opcollect("trace merge a.json b.json all.json")).expect(0).stdout;
-    assert!(told.contains("`b.json`: 2500000 ns were added to its times"), "{told}");
+    assert!(told.contains("`b.json`: added 2500000 ns to its times"), "{told}");
     let refused = run(bench.opcollect("trace merge a.json c.json none.pftrace")).expect(2);
     assert!(refused.stderr.contains("--align start") && !bench.path("none.pftrace").exists(), "{refused:?}");
     let refused = run(bench.opcollect("trace merge a.json c.json none.pftrace --offset-ns 1")).expect(2);

@@ -213,7 +213,7 @@ fn sentinels_without_an_interval_do_not_tell_how_the_machine_fared() {
     let drift = judge(&gather.finish(), Bounds::default());
     assert!((drift.machine_ratio - 1.0).abs() < 0.02, "{}", drift.machine_ratio);
     assert_eq!((drift.count(Verdict::Slower), drift.count(Verdict::Faster)), (0, 0));
-    assert!(drift.notes.iter().any(|note| note.starts_with("240 measurements of sentinels")), "{:?}", drift.notes);
+    assert!(drift.notes.iter().any(|note| note.starts_with("240 sentinel measurements")), "{:?}", drift.notes);
 }
 
 /// All code becomes slower while the sentinels show an unchanged machine.
@@ -251,7 +251,9 @@ fn what_cannot_be_compared_is_told_and_kept_apart() {
     let drift = judge(&gather.finish(), Bounds::default());
     assert_eq!((drift.changes.len(), drift.lost.len(), drift.has_regressed()), (1, 1, true));
     let told = drift.notes.join("\n");
-    for part in ["schema versions 1 and", "1 records are `simulated`", "a clock was set back", "no sentinel ran"] {
+    for part in
+        ["schema versions 1 and", "1 records with the source `simulated`", "a clock was set back", "no sentinel ran"]
+    {
         assert!(told.contains(part), "{told}");
     }
     let nothing = judge(&RecordGatherer::new(false, false).finish(), Bounds::default());
@@ -292,10 +294,13 @@ fn a_network_that_was_looked_at_once_is_one_look() {
     let together = drift(&|task| 0.9 + 0.0005 * task as f64);
     assert_eq!(together.count(Verdict::Faster) + together.count(Verdict::Slower), 0, "{together:?}");
     let told = together.notes.join("\n");
-    assert!(told.contains("network a netw") && told.contains("in their places"), "{told}");
+    assert!(told.contains("network a netw") && told.contains("in the network; it ran only once"), "{told}");
     let one = drift(&|task| if task == 7 { 1.3 } else { 1.0 + 0.0005 * (task as f64 - 15.0) });
     assert_eq!(one.count(Verdict::Slower), 1, "{one:?}");
-    assert!(one.changes[0].identity.task == "task 7" && !one.notes.iter().any(|note| note.contains("in their places")));
+    assert!(
+        one.changes[0].identity.task == "task 7"
+            && !one.notes.iter().any(|note| note.contains("in the network; it ran only once"))
+    );
 }
 
 /// The minimum of an uncertain measurement bounds the effect of a disturbance.

@@ -105,7 +105,7 @@ mod tests {
             1 crashed: run: worker crashed with SIGSEGV (…); its last words: (such as relu 1)
             1 timed_out: run: no reply within … ms; the worker was killed (such as conv2d 4)
             1 wrong_result: the scheduler of conv2d says no (such as conv2d 5)
-            crashed and timed-out ones are tried again by the same command, 2 times
+            the same command retries crashed and timed-out attempts, 2 times
         "#]]
         .assert_eq(&describe(&losses(&records), 2));
     }

@@ -220,7 +220,7 @@ fn what_the_machine_does_becomes_warnings() {
         &measurement,
         expect![[r#"
             the uncertainty of the median is 6.3 % instead of 1.0 %; quieten the machine, pin the threads, or raise the time budget; compare minima
-            later samples differ from earlier ones by +24.9 %; raise the warm-up time; look for heat, or for other work on the machine
+            later samples differ from earlier ones by +24.9 %; raise the warm-up time; check for thermal throttling and other load
             fixed arithmetic took +10.0 % after the samples; fix the clock governor and boost, and measure again
             60 involuntary context switches, in 100 % of the samples; stop other work, use fewer threads than cores, or isolate cores
         "#]],
@@ -324,7 +324,7 @@ fn groups_of_counters_take_turns_and_each_is_divided_by_its_own_runs() {
     check_warnings(
         &measurement,
         expect![[r#"
-            counter `shared` counted 50 % of the time only; ask for fewer counters at once
+            counter `shared` counted 50 % of the time only; request fewer counters at once
         "#]],
     );
     // With one sample the second group never counted, which is a refusal and not a zero.

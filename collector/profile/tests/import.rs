@@ -254,6 +254,6 @@ fn times_beyond_all_sums_are_left_out() {
         |name: &str| format!(r#"{{"ph":"X","name":"{name}","cat":"cpu_op","pid":1,"tid":1,"ts":0,"dur":4.5e15}}"#);
     let imported = read_text(&format!("[{},{}]", event("a"), event("b")));
     assert_eq!(imported.profile.spans.len(), 1);
-    assert_eq!(imported.profile.notes, ["1 times or sizes are too large; they are left out"]);
+    assert_eq!(imported.profile.notes, ["skipped 1 times or sizes that are too large"]);
     averages(&imported.profile, Grouping { by_input_shape: false, by_scope: None });
 }

@@ -208,6 +208,6 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&index, r#"{"weight_map":{"a":"../model.safetensors"}}"#).unwrap();
         let error = super::folder(folder.path()).unwrap_err().to_string();
-        assert!(error.contains("only 4096 files beside the index are read"), "{error}");
+        assert!(error.contains("at most 4096 files and the index are read"), "{error}");
     }
 }

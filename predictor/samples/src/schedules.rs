@@ -344,12 +344,12 @@ mod tests {
             let problem = schedules.complete(&image(56.0), "here", &of(&[(feature, value)])).expect_err(feature);
             assert!(problem.contains(part), "{problem}\nwithout {part}");
         };
-        let allowed = "learned for these sizes: 1, 2, 14, 28";
+        let allowed = "known for these sizes: 1, 2, 14, 28";
         for value in [f64::NAN, 9999.0, 0.0, -1.0, 2.5, f64::INFINITY, 4.0, 19.0] {
             refused("knob.tile_x", value, allowed);
         }
         refused("knob.tile_x=wide", 1.0, allowed);
-        refused("knob.order=backwards", 1.0, "learned for these sizes: depth_first, kernel_first");
+        refused("knob.order=backwards", 1.0, "known for these sizes: depth_first, kernel_first");
         refused("knob.order", 3.0, "depth_first, kernel_first");
         refused("knob.tile_q", 4.0, "it has no knob `tile_q`; its knobs are order, tile_x");
         refused("knob.from=default", 1.0, "it has no knob");

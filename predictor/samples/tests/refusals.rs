@@ -29,9 +29,9 @@ fn tables_that_cannot_be_trusted_are_refused_with_a_reason() {
         (MAPPING, good.replace("here", "there"), "the device `there`, which the mapping does not describe"),
         (MAPPING, good.replace("product", "conv"), "the mapping does not describe the operator `conv`"),
         (MAPPING, good.replace(",100,", ",fast,"), "the column `time_us` should hold numbers, but has `fast`"),
-        (MAPPING, good.replace(",100,", ",NaN,"), "nothing to learn from (1 rows: time is not a positive number)"),
-        (MAPPING, good.replace(",100,", ",-3,"), "nothing to learn from (1 rows: time is not a positive number)"),
-        (MAPPING, good.replace(",64,64,64", ",64,,64"), "nothing to learn from (1 rows: sizes are not positive"),
+        (MAPPING, good.replace(",100,", ",NaN,"), "there is no training data (1 rows: time is not a positive number)"),
+        (MAPPING, good.replace(",100,", ",-3,"), "there is no training data (1 rows: time is not a positive number)"),
+        (MAPPING, good.replace(",64,64,64", ",64,,64"), "there is no training data (1 rows: sizes are not positive"),
         (MAPPING, good.replace(",100,", ",0.0001,"), "is `time_us` in another unit than `us`?"),
         (&*seconds, good.clone(), "the column `time_us` ends in `us`, but its unit is given as `ms`"),
     ] {
@@ -87,7 +87,7 @@ fn records_of_other_sources_and_versions_are_counted_not_mixed() {
     let records = [record("2", Measured), record("2", Measured), record("1", Measured), record("2", Simulated)];
     let error = gather(&records, &[], &Policy::default()).expect_err("no record has a task").to_string();
     for reason in [
-        "1 rows: another TVM than the most frequent, 2",
+        "1 rows: another TVM version than the most frequent, 2",
         "1 rows: source `simulated`",
         "2 rows: the record has no task",
     ] {

@@ -65,16 +65,16 @@ fn at_80_columns_what_matters_least_drops() {
     check(
         80,
         expect![[r#"
-        operator                    ×   median      ±   share  best schedule, where it
-                                                               differs
-        ────────────────────────────────────────────────────────────────────────────────
-        conv2d f32[1,64,56,56]      2  1.24 ms  0.8 %  31.5 %  tile_x=8 tile_y=4
-        w[64,64,3,3] stride 1 pad                              unroll=16 vectorise=16
-        1 + add + relu                                         layout=blocked
-        dense f32[1,512]            2  92.0 µs  209 %  31.5 %
-        w[1000,512]
-        softmax f32[1,1000]         2        –      –  31.5 %  the default
-        not shown for want of width: threads, GFLOP/s, roofline"#]],
+            operator                    ×   median      ±   share  best schedule, where it
+                                                                   differs
+            ────────────────────────────────────────────────────────────────────────────────
+            conv2d f32[1,64,56,56]      2  1.24 ms  0.8 %  31.5 %  tile_x=8 tile_y=4
+            w[64,64,3,3] stride 1 pad                              unroll=16 vectorise=16
+            1 + add + relu                                         layout=blocked
+            dense f32[1,512]            2  92.0 µs  209 %  31.5 %
+            w[1000,512]
+            softmax f32[1,1000]         2        –      –  31.5 %  the default
+            columns omitted for lack of width: threads, GFLOP/s, roofline"#]],
     );
 }
 
@@ -83,14 +83,14 @@ fn at_60_columns_more_drops() {
     check(
         60,
         expect![[r#"
-        operator                               median      ±   share
-        ────────────────────────────────────────────────────────────
-        conv2d f32[1,64,56,56] w[64,64,3,3]   1.24 ms  0.8 %  31.5 %
-        stride 1 pad 1 + add + relu
-        dense f32[1,512] w[1000,512]          92.0 µs  209 %  31.5 %
-        softmax f32[1,1000]                         –      –  31.5 %
-        not shown for want of width: ×, threads, GFLOP/s, roofline,
-        best schedule, where it differs"#]],
+            operator                               median      ±   share
+            ────────────────────────────────────────────────────────────
+            conv2d f32[1,64,56,56] w[64,64,3,3]   1.24 ms  0.8 %  31.5 %
+            stride 1 pad 1 + add + relu
+            dense f32[1,512] w[1000,512]          92.0 µs  209 %  31.5 %
+            softmax f32[1,1000]                         –      –  31.5 %
+            columns omitted for lack of width: ×, threads, GFLOP/s,
+            roofline, best schedule, where it differs"#]],
     );
 }
 

@@ -52,27 +52,27 @@ fn every_lack_is_told_with_its_consequence_and_cure() {
         .map(|one| format!("{:?} {}: {} | {} | {}\n", one.status, one.topic, one.found, one.consequence, one.advice))
         .collect();
     expect![[r#"
-        Missing TVM interface: no libtvm_ffi.so in: lib | nothing can be compiled or run | install the pinned wheels of requirements.txt, or name their folder
-        Missing TVM runtime: no libtvm_runtime.so in: lib | nothing can be run | install the pinned wheels of requirements.txt, or name their folder
-        Missing TVM compiler: no libtvm_compiler.so or libtvm.so in: lib | nothing can be compiled; artifacts built elsewhere can be run | install the pinned wheels of requirements.txt, or name their folder
-        Limited TVM runtime extras: no libtvm_runtime_extra.so in: lib | remote devices cannot fill their own inputs, and operators that call sorting fail | install the pinned wheels of requirements.txt, or name their folder
+        Missing TVM interface: no libtvm_ffi.so in: lib | nothing can be compiled or run | install the pinned wheels of requirements.txt, or set their folder
+        Missing TVM runtime: no libtvm_runtime.so in: lib | nothing can be run | install the pinned wheels of requirements.txt, or set their folder
+        Missing TVM compiler: no libtvm_compiler.so or libtvm.so in: lib | nothing can be compiled; artifacts built elsewhere can be run | install the pinned wheels of requirements.txt, or set their folder
+        Limited TVM runtime extras: no libtvm_runtime_extra.so in: lib | remote devices cannot fill their own inputs, and operators that call sorting fail | install the pinned wheels of requirements.txt, or set their folder
         Limited CUDA compiler (NVRTC): 13.5 in lib/libnvrtc.so.13, for sm_75 to sm_90 | kernels of half precision cannot be compiled: `cuda_fp16.h` is missing | install the wheel nvidia-cuda-runtime of the same release
         Limited GPU: there is no NVIDIA driver: libcuda.so.1: not found | artifacts for GPUs can be built and checked here, and run on another machine | install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run the folder of artifacts there
-        Limited GPU state (NVML): there is no NVIDIA driver: libcuda.so.1: not found | records do not say at which clocks a GPU ran | install libnvidia-ml, which is part of the NVIDIA driver
-        Limited GPU profiler (CUPTI): there is no CUPTI: libcupti.so: not found | times of kernels without the gaps between them, and what the hardware counts, are refused | install the wheel `nvidia-cuda-cupti` of the driver's major release beside NVRTC's, or name a `libcupti.so` in `OPCOLLECT_CUPTI`
-        Limited GPU counters: there is no NVIDIA driver: libcuda.so.1: not found | what the hardware counts of kernels is refused; their times are not touched by that | install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run the folder of artifacts there
-        Ok processors: 3 of 4 processors may be used |  | 
+        Limited GPU state (NVML): there is no NVIDIA driver: libcuda.so.1: not found | records will lack GPU clocks | install libnvidia-ml, which is part of the NVIDIA driver
+        Limited GPU profiler (CUPTI): there is no CUPTI: libcupti.so: not found | kernel times without gaps and hardware counters are unavailable | install the wheel `nvidia-cuda-cupti` of the driver's major release next to NVRTC's, or set `OPCOLLECT_CUPTI` to a `libcupti.so`
+        Limited GPU counters: there is no NVIDIA driver: libcuda.so.1: not found | hardware counters of kernels are unavailable; times are not affected | install the NVIDIA driver (580 or newer for CUDA 13) on a machine with an NVIDIA GPU, and run the folder of artifacts there
+        Ok processors: 3 of 4 processors are available to this process |  | 
         Limited memory: 15.6 GiB, of which control group allows 1.0 GiB | large operators and parallel builders may be killed | raise the limit, or use one builder
-        Limited noise: 30.0 % of the time lost in 100 gaps per second, the longest 4.00 ms | measurements take longer and reach less precision | stop other work; on a shared host, compare minima rather than medians
+        Limited noise: 30.0 % of the time lost in 100 interruptions per second, the longest 4.00 ms | measurements take longer and reach less precision | stop other work; on a shared host, compare minima rather than medians
         Ok timer: precise to 40 ns |  | 
         Limited clock governor: powersave | the clock may change while measuring; such measurements carry a warning | as root: `cpupower frequency-set -g performance`
         Ok clock boost: off |  | 
-        Limited SMT: on: cores share their units between two threads | a neighbour on the same core changes times | measure on one thread per core, or as root: `echo off > /sys/devices/system/cpu/smt/control`
+        Limited SMT: on: two threads share the units of a core | the other thread of a core affects times | measure on one thread per core, or as root: `echo off > /sys/devices/system/cpu/smt/control`
         Ok core isolation: processors [3] are isolated |  | 
         Ok virtual machine: no |  | 
-        Limited hardware counters: cycles, but not all: no such event | records hold times, faults and processor time, but nothing of what the processor did | run on a machine, or a virtual one, that exposes its counters
+        Limited hardware counters: cycles, but not all: no such event | records have times, faults and processor time, but no hardware counters | run on a machine, or a virtual one, that exposes its counters
         Ok perf events: kernel.perf_event_paranoid is 3 |  | 
-        Limited PAPI: no PAPI library | floating-point counters are not available; others come from perf events | install PAPI 6.0 or later (Debian: libpapi7.0, libsde1)
+        Limited PAPI: no PAPI library | floating-point counters are unavailable; other counters use perf events | install PAPI 6.0 or later (Debian: libpapi7.0, libsde1)
     "#]].assert_eq(&lines.concat());
 }
 
@@ -109,13 +109,13 @@ fn a_gpu_is_judged_by_its_driver_compiler_and_permissions() {
     "#]]
     .assert_eq(&with_gpu(Ok(all), "13.0", 90, true));
     expect![[r#"
-        Limited GPU: emulated GPU (sm_90), 132 multiprocessors, 80 GiB, driver for CUDA 12.4 | the driver refuses what the newer NVRTC compiles | install a driver for NVRTC's release of CUDA, or name an older `libnvrtc.so` in `OPCOLLECT_NVRTC`
+        Limited GPU: emulated GPU (sm_90), 132 multiprocessors, 80 GiB, driver for CUDA 12.4 | the driver rejects code of the newer NVRTC | install a driver for NVRTC's release of CUDA, or name an older `libnvrtc.so` in `OPCOLLECT_NVRTC`
         Limited GPU counters: 12 of 13 on the chip GH100 | the chip lacks some counters | do without gpu_dram_percent
     "#]]
     .assert_eq(&with_gpu(Ok(some), "12.4", 90, false));
     expect![[r#"
-        Limited GPU: emulated GPU (sm_70), 132 multiprocessors, 80 GiB, driver for CUDA 13.0 | NVRTC does not compile for this very architecture | name the `libnvrtc.so` of a release that does in `OPCOLLECT_NVRTC`, or give `--arch` an earlier architecture of the same family
-        Limited GPU counters: for administrators only (RmProfilingAdminOnly): `cuptiRangeProfilerEnable` of CUPTI failed with 35: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES | what the hardware counts of kernels is refused; their times are not touched by that | load NVIDIA's kernel module with NVreg_RestrictProfilingToAdminUsers=0 (a line `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in a file of /etc/modprobe.d, then restart), or run as root
+        Limited GPU: emulated GPU (sm_70), 132 multiprocessors, 80 GiB, driver for CUDA 13.0 | NVRTC does not support this architecture | set `OPCOLLECT_NVRTC` to the `libnvrtc.so` of a release that does, or give `--arch` an earlier architecture of the same family
+        Limited GPU counters: for administrators only (RmProfilingAdminOnly): `cuptiRangeProfilerEnable` of CUPTI failed with 35: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES | hardware counters of kernels are unavailable; times are not affected | load NVIDIA's kernel module with NVreg_RestrictProfilingToAdminUsers=0 (a line `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in a file of /etc/modprobe.d, then restart), or run as root
     "#]]
     .assert_eq(&with_gpu(Err(refused), "13.0", 70, true));
 }

@@ -210,7 +210,7 @@ fn a_long_session_keeps_little() {
     assert_eq!((profile.spans.len(), profile.bare_ns.len()), (4 * profile.steps.len(), profile.steps.len()));
     let stride = profile.steps[1].number;
     assert!(profile.steps.iter().enumerate().all(|(place, step)| step.number == place as u64 * stride));
-    assert_eq!(profile.notes, [format!("one in {stride} of 900 steps is kept, so that what is kept stays small")]);
+    assert_eq!(profile.notes, [format!("only one of {stride} of the 900 steps is kept, to limit memory")]);
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn a_session_ends_with_its_time_and_says_so() {
     let plan = Plan { budget_ns: 100, limit_ns: 200, ..plan("active=50,repeat=1") };
     let profile = watch(&mut model, &plan, &mut clock, &mut NoCounters).expect("it runs");
     assert_eq!(profile.steps.len(), STEPS_MIN);
-    assert_eq!(profile.notes, ["the time was over after 5 of 50 steps"]);
+    assert_eq!(profile.notes, ["the time limit was reached after 5 of 50 steps"]);
 }
 
 #[test]

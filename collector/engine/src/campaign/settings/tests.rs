@@ -112,7 +112,7 @@ fn a_file_with_any_setting_changed_is_refused_or_can_be_used() {
 fn settings_without_effect_are_refused() {
     let refused = |text: &str| Settings::parse(text).unwrap().check(4).unwrap_err().to_string();
     let simple = "models = [{ source = 'simple', name = 'relu:shape=8' }]\n";
-    expect_test::expect!["`batch` is 8; a simple operator has its batch in its own text, such as `n=8`"]
+    expect_test::expect!["`batch` is 8; the text of a simple operator contains its batch, such as `n=8`"]
         .assert_eq(&refused(&format!("{simple}batch = [8]")));
     expect_test::expect!["`sequence` is [8]; only models from `transformers` and ONNX files have it"]
         .assert_eq(&refused(&format!("{simple}sequence = [8]")));
@@ -146,7 +146,7 @@ fn what_cannot_be_searched_is_refused() {
     check_tune(
         "executor = 'vm'\n[tune]",
         expect_test::expect![
-            "`tuner` is draft; schedules are searched for one size at a time: leave out the executor `vm`"
+            "`tuner` is draft; a search needs static sizes: remove the executor `vm`"
         ],
     );
     check_tune(

@@ -66,10 +66,10 @@ fn at_60_columns() {
             +add +relu
             dense f32[1,512]          35.0 µs  209.0 %      11 %   1.6 %
             w[1000,512] +bias
-            not shown for want of width: ×, threads, GFLOP/s, ± share,
-            default, best schedule, where it differs
-            total of 3 operators, each at its best: 2.15 ms ± 3.5 %
-            1.6 % of it are medians known to no better than 10 %
+            columns omitted for lack of width: ×, threads, GFLOP/s, ±
+            share, default, best schedule, where it differs
+            total of 3 operators with their best schedules: 2.15 ms ± 3.5 %
+            1.6 % of it are medians with an uncertainty above 10 %
             best: lowest upper end of the median's interval
             no time for softmax f32[1,1000]"#]],
     );
@@ -88,10 +88,10 @@ fn at_80_columns() {
             +relu
             dense f32[1,512] w[1000,512]      1        2  35.0 µs  209.0 %      11 %   1.6 %
             +bias
-            not shown for want of width: GFLOP/s, ± share, default, best schedule, where it
-            differs
-            total of 3 operators, each at its best: 2.15 ms ± 3.5 %
-            1.6 % of it are medians known to no better than 10 %
+            columns omitted for lack of width: GFLOP/s, ± share, default, best schedule,
+            where it differs
+            total of 3 operators with their best schedules: 2.15 ms ± 3.5 %
+            1.6 % of it are medians with an uncertainty above 10 %
             best: lowest upper end of the median's interval
             no time for softmax f32[1,1000]"#]],
     );
@@ -113,8 +113,8 @@ fn at_120_columns() {
                                                                                                                 tile_y=2
             dense f32[1,512]          1        2  35.0 µs  209.0 %     29.2      11 %   1.6 %   1.2 %        –  default
             w[1000,512] +bias
-            total of 3 operators, each at its best: 2.15 ms ± 3.5 %
-            1.6 % of it are medians known to no better than 10 %
+            total of 3 operators with their best schedules: 2.15 ms ± 3.5 %
+            1.6 % of it are medians with an uncertainty above 10 %
             best: lowest upper end of the median's interval
             no time for softmax f32[1,1000]"#]],
     );
@@ -131,8 +131,8 @@ fn at_180_columns() {
             conv2d f32[1,64,56,56] w[64,64,3,3] p=1 +bias +add    2        2  1.06 ms    0.8 %      220      72 %  98.4 %    1.2 %    1.90×  outer=space pad_at=outer parallel=3 split_r=16
             +relu                                                                                                                            tile_x=2 tile_y=2
             dense f32[1,512] w[1000,512] +bias                    1        2  35.0 µs  209.0 %     29.2      11 %   1.6 %    1.2 %        –  default
-            total of 3 operators, each at its best: 2.15 ms ± 3.5 %
-            1.6 % of it are medians known to no better than 10 %
+            total of 3 operators with their best schedules: 2.15 ms ± 3.5 %
+            1.6 % of it are medians with an uncertainty above 10 %
             best: lowest upper end of the median's interval
             no time for softmax f32[1,1000]"#]],
     );
@@ -158,7 +158,7 @@ fn a_rate_above_the_peak_has_its_reason() {
     );
     summary.rows[0].attempts = 2;
     assert!(
-        text(&summary).contains("roofline above 100 % in 1: not all counted bytes must move"),
+        text(&summary).contains("roofline above 100 % in 1: some counted bytes stay in caches"),
         "{}",
         text(&summary)
     );
