@@ -92,7 +92,7 @@ def alone():
     # What is no question raises, and says where and why.
     assert refusal([TEXT, "product:b=x"]).startswith("row 1: cannot read the operator `product:b=x`: `x` is not a number")
     assert "there is no `op`" in refusal({"b": 3})
-    assert "unknown column `colour`" in refusal({**GIVEN, "colour": 1})
+    assert "the column `colour` is unknown" in refusal({**GIVEN, "colour": 1})
     assert "is neither a number nor a text" in refusal({**GIVEN, "b": [1]})
     for strange in [3, None, 2.5, [3], [TEXT, b"product"], object()]:
         assert "row" in refusal(strange) or "is no question" in refusal(strange), strange

@@ -101,7 +101,10 @@ fn a_simulated_core_over_rpc_gives_checked_records_of_simulated_times() {
     let (bench, agent) = (Bench::new(), own_agent("--fpga simulated"));
     for model in LAYERS {
         let ran = collect(&bench, model, agent.port, "--schedules 3").expect(0);
-        assert!(ran.stderr.contains("no time of it was measured") && ran.stderr.contains("compared with the reference"), "{ran}");
+        assert!(
+            ran.stderr.contains("no time of it was measured") && ran.stderr.contains("compared with the reference"),
+            "{ran}"
+        );
         let told = ran.json();
         assert_eq!((&told["source"], &told["outcomes"]["counts"]["ok"]), (&"simulated".into(), &3.into()), "{ran}");
         let again = collect(&bench, model, agent.port, "--schedules 3").expect(0).json();

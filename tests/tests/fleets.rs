@@ -158,7 +158,10 @@ fn a_night_on_a_busy_cpu_does_not_advise_to_remove_its_sentinels() {
         measure::host::Exclusive::take(bench.locks(), &cpus, std::time::Duration::ZERO, &mut |_| ()).expect("free");
     let ran = run(bench.opcollect("night --config night.toml --store busy")).expect(3);
     assert!(ran.stderr.contains("is measured on by another process"), "{ran}");
-    assert!(ran.stderr.contains("did not run; the error is above") && !ran.stderr.contains("remove that folder"), "{ran}");
+    assert!(
+        ran.stderr.contains("did not run; the error is above") && !ran.stderr.contains("remove that folder"),
+        "{ran}"
+    );
 }
 
 /// Stores whose difference is known: all of one copied, one of its lines slower.

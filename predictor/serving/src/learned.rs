@@ -171,13 +171,14 @@ impl Learned {
         })
     }
 
-    /// Returns the mean power of a kernel while it runs in a loop, where power was learned.
+    /// Returns the mean power of a kernel while it runs in a loop, where power was learned. The board's limit bounds it.
     pub fn watts(&self, kernel: &Kernel, device: &GpuFacts, framework: Option<u16>) -> Result<Option<Watts>> {
         let Some(guess) = self.power.guess(kernel, device, framework)? else { return Ok(None) };
         let class = size_class(features(kernel, device, 0.0)?.reference_seconds);
         let reach = guess.reach(class, USUAL).unwrap_or(0.5);
-        let watts = device.power_limit_w * guess.log.exp();
-        Ok(Some(Watts { watts, low: watts * (-reach).exp(), high: watts * reach.exp() }))
+        let limit = device.power_limit_w;
+        let watts = limit * guess.log.exp().min(1.0);
+        Ok(Some(Watts { watts, low: watts * (-reach).exp(), high: (watts * reach.exp()).min(limit) }))
     }
 }
 

@@ -145,9 +145,7 @@ fn what_cannot_be_searched_is_refused() {
     check_tune("[tune]\npatience = 2000000", expect_test::expect!["`patience` is 2000000; allowed are 0 to 1000000"]);
     check_tune(
         "executor = 'vm'\n[tune]",
-        expect_test::expect![
-            "`tuner` is draft; a search needs static sizes: remove the executor `vm`"
-        ],
+        expect_test::expect!["`tuner` is draft; a search needs static sizes: remove the executor `vm`"],
     );
     check_tune(
         "backend = 'torch'\n[tune]",
