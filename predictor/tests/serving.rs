@@ -188,7 +188,7 @@ fn bad_requests_are_refused_and_do_no_harm() {
     refused(
         post(address, r#"{"operators": ["soft:m=1e30,n=9"], "device": "middle"}"#),
         422,
-        "outside of what was learned",
+        "outside of the training range",
     );
     let knobs = json!({ "operators": ["soft:m=100,n=200"], "device": "middle", "knobs": { "tile_q": 8 } });
     refused(post(address, &knobs.to_string()), 422, "its knobs are unknown");

@@ -83,9 +83,9 @@ def alone():
 
     # What cannot be answered has no time and a reason, and the others have theirs.
     near, far = predictor.predict([GIVEN, FAR])
-    assert near == one and math.isnan(far["time_ns"]) and "`k`: 90000, learned from" in far["reasons"][0], far
+    assert near == one and math.isnan(far["time_ns"]) and "`k`: 90000, training range" in far["reasons"][0], far
     forced = predictor.predict(FAR, extrapolate=True)
-    assert forced["time_ns"] > one["time_ns"] and "90000, learned from" in forced["reasons"][0], forced
+    assert forced["time_ns"] > one["time_ns"] and "90000, training range" in forced["reasons"][0], forced
     assert "give a device" in predictor.predict(TEXT)["reasons"][0]
     assert "unknown device `other`" in predictor.predict(TEXT, device="other")["reasons"][0]
 

@@ -343,7 +343,7 @@ fn the_best_schedules_are_of_this_host_and_of_today_s_code() {
         let variants = format!("--variant best --store {store} --rounds 1 --json");
         let ran = run(bench.opcollect(&format!("model compare {mlp} {variants}"))).expect(0);
         assert_eq!(ran.json()["variants"][0]["tasks_found"].as_u64(), Some(found), "{ran}");
-        let notes: Vec<&str> = ran.stderr.lines().filter(|line| line.starts_with("note: of the best")).collect();
+        let notes: Vec<&str> = ran.stderr.lines().filter(|line| line.starts_with("note: for the best")).collect();
         assert_eq!(notes.len(), usize::from(wanted.is_some()), "{ran}");
         assert!(wanted.is_none_or(|wanted| notes[0].contains(wanted)), "{ran}");
     }
@@ -610,7 +610,7 @@ fn folders_that_cannot_be_run_are_one_error() {
     change("other", &|portable| portable["architecture"] = "z80".into());
     refused("other", 3, "its code is for z80");
     change("inputs", &|portable| portable["draws"] = serde_json::json!([]));
-    refused("inputs", 2, "it tells of 0 inputs");
+    refused("inputs", 2, "it describes 0 inputs");
     refused("mlp --store nowhere", 2, "`--store` applies only to folders of artifacts");
     refused("nowhere", 2, "nowhere");
     let build = "model build --modelsource local --modelname mlp";
@@ -674,7 +674,7 @@ fn inputs_come_from_archives_by_their_names() {
     bench.write("text.safetensors", "this is no such file");
     for (arguments, wanted) in [
         ("--inputs half.npz".to_owned(), format!("it has no `{second}`; it has {first}")),
-        ("--inputs more.npz".to_owned(), "the model has no input `z`".to_owned()),
+        ("--inputs more.npz".to_owned(), "`z`, which is not an input of the model".to_owned()),
         ("--inputs other.npz".to_owned(), "it is f64[2,3], the model takes f32[2,3]".to_owned()),
         ("--inputs text.npz".to_owned(), "it is not an archive of arrays".to_owned()),
         ("--inputs text.safetensors".to_owned(), "text.safetensors".to_owned()),

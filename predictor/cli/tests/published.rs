@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 /// Shipped files may be so long together: parts, and each predictor.
 const PARTS_MOST: u64 = 15_000_000;
-const PREDICTOR_MOST: u64 = 10_000_000;
+const PREDICTOR_MOST: u64 = 25_000_000;
 
 fn published(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../datasets/published").join(name)
