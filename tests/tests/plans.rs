@@ -174,5 +174,5 @@ fn operators_are_placed_and_told_why() {
     refused(oppredict("place"), "nothing to place");
     refused(oppredict("cotune --op relu:shape=8x8 --data times --threads 2"), "two to four run together");
     bench.write("bad.csv", "operator,cpu\nconv,fast\n");
-    refused(oppredict("place --times bad.csv"), "line 2: `fast` is no time");
+    refused(oppredict("place --times bad.csv"), "line 2: `fast` is not a time of `conv`");
 }

@@ -58,6 +58,9 @@ pub fn held_out_errors(operators: &[Operator], predictions: &[OperatorPrediction
     })
 }
 
+/// Largest share of bounds in a time with which a total has an upper end.
+const BOUNDS_MOST: f64 = 0.1;
+
 /// What a model takes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Total {
@@ -65,7 +68,7 @@ pub struct Total {
     pub time_ns: f64,
     /// 90 % of measurements should lie between this …
     pub low_ns: f64,
-    /// … and this; nothing where an operator has no interval.
+    /// … and this; nothing where bounds, which have no upper end, are a large share of the time.
     pub high_ns: f64,
     /// Sum of the operators' own times.
     pub operators_ns: f64,
@@ -103,7 +106,7 @@ pub fn total(operators: &[Operator], predictions: &[OperatorPrediction], run: &R
         }
         let half = halves.entry(&operator.name).or_default();
         half.0 += times * (prediction.time_ns - prediction.low_ns);
-        // A bound has no upper end. The total says which share of it are bounds.
+        // A bound has no upper end. The total says which share of it are bounds, and has no upper end if that is large.
         if prediction.basis != Basis::Bound {
             half.1 += times * (prediction.high_ns - prediction.time_ns);
         }
@@ -114,7 +117,7 @@ pub fn total(operators: &[Operator], predictions: &[OperatorPrediction], run: &R
     Total {
         time_ns,
         low_ns: (time_ns - off(|half| half.0)).max(0.0),
-        high_ns: time_ns + off(|half| half.1),
+        high_ns: if bounds_ns > BOUNDS_MOST * time_ns { f64::NAN } else { time_ns + off(|half| half.1) },
         operators_ns: starting + running - calls as f64 * run.dispatch_ns,
         dispatch_ns: starting,
         hidden_ns,
