@@ -95,7 +95,7 @@ fn the_page_of_the_server_asks_and_shows() {
     assert!(begun.contains("max_pool") && begun.contains("<td class=\"\">total</td>"), "{begun}");
     // Of a network's operators some have only a bound, whose interval has no upper end.
     let bounds = ask("model=mlp&device=middle").expect("a browser");
-    for part in ["<td class=\"\">total</td>", ">≥ ", "nothing was learned of"] {
+    for part in ["<td class=\"\">total</td>", ">≥ ", "the training data lacks"] {
         assert!(bounds.contains(part), "{part}\n{bounds}");
     }
     let refused = ask("operators=product:b%3D3&device=middle").expect("a browser");

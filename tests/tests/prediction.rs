@@ -155,7 +155,7 @@ fn a_model_is_answered_as_far_as_it_was_learned() {
     let ran = predict(&bench, &format!("predict --predictor products.opp {both} --threads 1 --json")).expect(1);
     assert_eq!(ran.json()["operators"].as_array().map(Vec::len), Some(1), "{ran}");
     assert!(ran.json()["refused"][0]["reason"].as_str().expect("a text").contains("rows of the result: 4096"), "{ran}");
-    assert!(ran.stderr.contains("rows of the result: 4096, learned from 16 to 96"), "{ran}");
+    assert!(ran.stderr.contains("rows of the result: 4096, training range 16 to 96"), "{ran}");
 }
 
 #[test]

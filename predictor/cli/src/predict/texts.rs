@@ -45,12 +45,12 @@ pub fn held_out_text(errors: Option<&HeldOutErrors>) -> String {
 
 pub fn operator_table(predictions: &[OperatorPrediction], level: u8) -> String {
     let mut table = Table::new([
-        words("operator"),
+        words("operator").least(16),
         figures("time"),
         figures(format!("{level} % between")),
         figures("held out, off by").drops(3),
         figures("at best").drops(2),
-        words("bound by").least(6).drops(1),
+        words("bound by").least(10).drops(1),
         words("remarks"),
     ]);
     for one in predictions {
