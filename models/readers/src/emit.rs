@@ -11,7 +11,7 @@ use models::operators::{
 use models::types::{DType, TensorType};
 use passes::fold::{MAX_SMALL, contents_of, fold};
 use reference::Tensor;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 /// A graph in the making, seen from a rule.
@@ -21,12 +21,14 @@ pub(crate) struct Emit<'a> {
     pub folder: Option<&'a Path>,
     /// Values whose type in the file holds fewer numbers than that of the graph.
     pub narrow: BTreeMap<ValueId, Narrow>,
+    /// Constants by the address of their message: bodies of loops name them on every turn.
+    pub shared: HashMap<usize, ValueId>,
 }
 
 impl<'a> Emit<'a> {
     /// An empty graph.
     pub fn new(name: &str, folder: Option<&'a Path>) -> Emit<'a> {
-        Emit { builder: GraphBuilder::new(name), folder, narrow: BTreeMap::new() }
+        Emit { builder: GraphBuilder::new(name), folder, narrow: BTreeMap::new(), shared: HashMap::new() }
     }
 
     /// The numbers that a value can have, where its type in the file holds fewer than that of the graph.
@@ -128,7 +130,7 @@ impl<'a> Emit<'a> {
         let Some(data) = self.builder.data(id) else { return Ok(None) };
         let ty = self.builder.ty(id)?;
         if ty.elements().is_none_or(|elements| elements > MAX_SMALL) {
-            return malformed(format!("{ty} has too many elements to decide a shape or an attribute"));
+            return unsupported(format!("{ty} has too many elements to decide a shape or an attribute"));
         }
         Ok(Some(reference::constant(self.builder.ty(id)?, data)?.numbers()))
     }

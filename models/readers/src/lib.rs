@@ -60,6 +60,8 @@ pub struct Imported {
     pub graph: Graph,
     /// Nodes that were left out, in their order.
     pub skipped: Vec<Skipped>,
+    /// Remarks on nodes that are in the graph.
+    pub notes: Vec<String>,
     /// Size of the file, without data in other files.
     pub bytes: u64,
     /// Identity of the file, without data in other files: 64 hexadecimal digits of BLAKE3.

@@ -130,6 +130,7 @@ fn load_file(
             Err(why) => batch_refusal = Some(why),
         }
     }
+    notes.extend(imported.notes.iter().cloned());
     for skipped in &imported.skipped {
         let Skipped { place, operator, reason } = skipped;
         notes.push(format!("skipped node `{place}` (`{operator}`): {reason}"));

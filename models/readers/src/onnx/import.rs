@@ -119,13 +119,10 @@ impl<'a> Importer<'a> {
     /// Constants of the graph. Old files list them among the inputs too.
     pub(super) fn constants(&mut self, graph: &'a messages::Graph, scope: &mut Scope<'a>) -> Result<()> {
         for message in &graph.initializer {
-            let place = || format!("initializer `{}`", shown(&message.name));
-            let (ty, data) =
-                tensor::constant(message, self.emit.folder).map_err(|reason| self.malformed(place(), reason))?;
-            let id = self.emit.builder.constant(&message.name, ty, data)?;
-            if let Some(narrow) = tensor::narrow(message.data_type) {
-                self.emit.set_narrow(id, narrow);
-            }
+            let id = match self.emit.shared.get(&tensor::key(message)) {
+                Some(&id) => id,
+                None => self.initializer(message)?,
+            };
             self.bind(&message.name, Slot::Value(id), scope)?;
         }
         match graph.sparse_initializer.first() {
@@ -135,6 +132,15 @@ impl<'a> Importer<'a> {
             }
             None => Ok(()),
         }
+    }
+
+    fn initializer(&mut self, message: &messages::Tensor) -> Result<ValueId> {
+        let place = || format!("initializer `{}`", shown(&message.name));
+        let (ty, data) =
+            tensor::constant(message, self.emit.folder).map_err(|reason| self.malformed(place(), reason))?;
+        let id = self.emit.builder.constant(&message.name, ty, data)?;
+        tensor::note(&mut self.emit, message, id);
+        Ok(id)
     }
 
     pub(super) fn nodes(&mut self, nodes: &'a [messages::Node], scope: &mut Scope<'a>) -> Result<()> {

@@ -53,7 +53,7 @@ pub fn read(path: &Path) -> Result<Bytes> {
 pub fn import(bytes: Bytes, file: &str, folder: Option<&Path>, options: &Options) -> Result<Imported> {
     let (length, hash) = (bytes.len() as u64, blake3::hash(&bytes).to_hex().to_string());
     let (graph, skipped) = import::import(&decode(bytes, file)?, file, folder, options)?;
-    Ok(Imported { graph, skipped, bytes: length, hash })
+    Ok(Imported { graph, skipped, notes: Vec::new(), bytes: length, hash })
 }
 
 /// Names of the inputs that a model must be given, in order.

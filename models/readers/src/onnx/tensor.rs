@@ -4,9 +4,10 @@
 //! other files stays there; their place is checked here, so that a model cannot name a file outside of its folder.
 
 use super::messages;
+use crate::Emit;
 use crate::narrow::{Narrow, SmallFloat};
 use models::contents::Contents;
-use models::graph::Const;
+use models::graph::{Const, ValueId};
 use models::operators::{Binary, BinaryOp, Cast, Concat, Gather, Op, Reshape, Slice};
 use models::shapes::check_type;
 use models::types::{DType, TensorType};
@@ -47,6 +48,19 @@ fn narrow_bits(code: i32) -> Option<u32> {
         25 | 26 => Some(2),
         _ => None,
     }
+}
+
+/// Identifies a message among those of a file.
+pub(super) fn key(message: &messages::Tensor) -> usize {
+    std::ptr::from_ref(message).addr()
+}
+
+/// Notes which value a message became, and which numbers its type holds.
+pub(super) fn note(emit: &mut Emit<'_>, message: &messages::Tensor, id: ValueId) {
+    if let Some(narrow) = narrow(message.data_type) {
+        emit.set_narrow(id, narrow);
+    }
+    emit.shared.insert(key(message), id);
 }
 
 /// The numbers of an element type that graphs do not have.

@@ -43,5 +43,5 @@ pub fn import(bytes: Bytes, file: &str, options: &Options) -> Result<Imported> {
         reason,
     })?;
     let (graph, skipped) = import::import(&model, file, options)?;
-    Ok(Imported { graph, skipped, bytes: length, hash })
+    Ok(Imported { graph, skipped, notes: Vec::new(), bytes: length, hash })
 }

@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
 
 /// Tensors of one program.
-const MAX_VALUES: u32 = 1 << 21;
+pub(super) const MAX_VALUES: u32 = 1 << 21;
 
 pub(super) struct Importer<'a> {
     file: &'a str,
@@ -28,6 +28,7 @@ pub(super) struct Importer<'a> {
     /// Integers that the program computes from shapes.
     pub(super) numbers: HashMap<&'a str, i64>,
     skipped: Vec<Skipped>,
+    notes: Vec<String>,
     loose_ends: Vec<ValueId>,
 }
 
@@ -37,7 +38,7 @@ pub(super) fn import(
     mut weights: Weights<'_>,
     file: &str,
     options: &Options,
-) -> Result<(Graph, Vec<Skipped>)> {
+) -> Result<(Graph, Vec<Skipped>, Vec<String>)> {
     let graph = &program.graph_module.graph;
     let mut importer = Importer {
         file,
@@ -48,6 +49,7 @@ pub(super) fn import(
         cell_of: HashMap::new(),
         numbers: HashMap::new(),
         skipped: Vec::new(),
+        notes: Vec::new(),
         loose_ends: Vec::new(),
     };
     if graph.nodes.len() > GraphLimits::default().nodes {
@@ -199,22 +201,24 @@ impl<'a> Importer<'a> {
             return unsupported(self.without_rule());
         };
         let stated = names.iter().map(|name| self.meta(name).and_then(|meta| type_of(meta).ok())).collect();
-        if operator == "higher_order.cond" {
-            self.note_open_condition(node, &arguments)?;
-        }
+        let is_open = operator == "higher_order.cond" && self.is_open_condition(&arguments)?;
         let mut call = Call { emit: &mut self.emit, operator, arguments, complex, stated };
-        Ok(Results::Tensors { made: rule(&mut call)?, is_written })
+        let made = rule(&mut call)?;
+        if is_open {
+            let place = spot(node);
+            self.notes.push(format!(
+                "node `{place}` (`{operator}`): which of its two parts runs depends on the data, so the graph computes both"
+            ));
+        }
+        Ok(Results::Tensors { made, is_written })
     }
 
-    /// Notes that both parts of a condition are in the graph, as its predicate is not known.
-    fn note_open_condition(&mut self, node: &Node, arguments: &HashMap<&str, Argument>) -> Outcome<()> {
-        if let Some(Argument::Tensor(predicate)) = arguments.get("predicate")
-            && self.emit.numbers(*predicate)?.is_none()
-        {
-            let reason = "which of its two parts runs depends on the data, so the graph computes both".to_owned();
-            self.skipped.push(Skipped { place: spot(node), operator: "higher_order.cond".to_owned(), reason });
+    /// Whether the predicate of a condition is computed while the model runs.
+    fn is_open_condition(&self, arguments: &HashMap<&str, Argument>) -> Outcome<bool> {
+        match arguments.get("predicate") {
+            Some(Argument::Tensor(predicate)) => Ok(self.emit.numbers(*predicate)?.is_none()),
+            _ => Ok(false),
         }
-        Ok(())
     }
 
     /// Why an operator that merely lacks a rule is refused, with all of the program that do.
@@ -320,7 +324,7 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    fn finish(self) -> Result<(Graph, Vec<Skipped>)> {
+    fn finish(self) -> Result<(Graph, Vec<Skipped>, Vec<String>)> {
         let mut outputs = Vec::new();
         for name in self.program.graph_module.graph.outputs.iter().flat_map(names_of) {
             let place = || format!("output `{}`", shortened(name));
@@ -333,7 +337,7 @@ impl<'a> Importer<'a> {
             }
         }
         let graph = finish(self.emit.builder, self.file, outputs, &self.loose_ends)?;
-        Ok((graph, self.skipped))
+        Ok((graph, self.skipped, self.notes))
     }
 
     fn malformed(&self, place: String, reason: String) -> Error {

@@ -8,6 +8,9 @@ use super::schema::{Graph, Input, Node, Union, names_of};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
+/// Maximum length of the name before each name of a part, which nested parts multiply.
+const MAX_PREFIX_BYTES: usize = 1024;
+
 /// Programs within programs.
 const MAX_DEPTH: usize = 16;
 
@@ -61,7 +64,7 @@ fn part_of(node: &mut Node) -> Result<Option<Graph>, String> {
 /// Adds the nodes of a part, then a name for each result.
 fn insert(graph: &mut Graph, node: &Node, part: Graph, depth: usize) -> Result<(), String> {
     let results = names(&node.outputs);
-    let prefix = results.first().cloned().unwrap_or_default();
+    let prefix = prefix_of(&results)?;
     let given = node.inputs.iter().skip_while(|input| input.arg.of("as_graph").is_none()).skip(1);
     let given: Vec<Union> = given.map(|input| input.arg.clone()).collect();
     let made = insert_nodes(graph, part, &prefix, &given, depth)?;
@@ -72,6 +75,15 @@ fn insert(graph: &mut Graph, node: &Node, part: Graph, depth: usize) -> Result<(
     Ok(())
 }
 
+/// Returns what the names of a part begin with: the first result of the node that runs it.
+fn prefix_of(results: &[String]) -> Result<String, String> {
+    let prefix = results.first().cloned().unwrap_or_default();
+    if prefix.len() > MAX_PREFIX_BYTES {
+        return Err(format!("the name of a result has more than {MAX_PREFIX_BYTES} bytes"));
+    }
+    Ok(prefix)
+}
+
 fn is_condition(node: &Node) -> bool {
     node.target.ends_with("higher_order.cond") && node.inputs.iter().any(|input| input.arg.of("as_graph").is_some())
 }
@@ -79,7 +91,7 @@ fn is_condition(node: &Node) -> bool {
 /// Adds the nodes of both parts of a condition, then the condition itself with the results of both.
 fn insert_both(graph: &mut Graph, mut node: Node, depth: usize) -> Result<(), String> {
     let results = names(&node.outputs);
-    let prefix = results.first().cloned().unwrap_or_default();
+    let prefix = prefix_of(&results)?;
     let given: Vec<Union> = node.inputs.iter().skip(3).flat_map(|input| input.arg.elements()).collect();
     let predicate = node.inputs.first().map(|input| input.arg.clone()).ok_or("a condition has no predicate")?;
     let mut inputs = vec![Input { name: "predicate".to_owned(), arg: predicate }];

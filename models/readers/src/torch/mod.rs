@@ -87,9 +87,9 @@ fn from_store(store: ArchiveBytes, file: &str, options: &Options) -> Result<Impo
     }
     inline::inline(&mut program.graph_module.graph).map_err(|reason| malformed(&format!("entry `{name}`"), reason))?;
     let weights = weights::Weights::read(&archive, &name).map_err(|reason| malformed("weights", reason))?;
-    let (graph, skipped) = import::import(&program, weights, file, options)?;
+    let (graph, skipped, notes) = import::import(&program, weights, file, options)?;
     let hash = archive.hash(&[&name]).map_err(|reason| malformed("as a whole", reason))?;
-    Ok(Imported { graph, skipped, bytes: archive.file_length(), hash })
+    Ok(Imported { graph, skipped, notes, bytes: archive.file_length(), hash })
 }
 
 /// Refuses archives whose weights are stored with the highest byte first.

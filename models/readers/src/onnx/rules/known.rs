@@ -8,26 +8,21 @@ use models::graph::{Const, ValueId};
 use models::operators::{Gather, Op};
 use models::types::{DType, TensorType};
 use passes::fold::MAX_SMALL;
-use reference::Tensor;
 
 type Outputs = Outcome<Vec<ValueId>>;
 
 /// Boxes among which the best ones are chosen, each compared with those before.
 const MAX_BOXES: usize = 4096;
 
-/// Returns the elements of a constant, of which there may be few.
-fn elements(emit: &Emit<'_>, id: ValueId) -> Outcome<Tensor> {
-    let Some(data) = emit.builder.data(id) else {
-        return unsupported(
+/// Returns the numbers of a small constant.
+fn elements(emit: &Emit<'_>, id: ValueId) -> Outcome<Vec<f64>> {
+    match emit.numbers(id)? {
+        Some(numbers) => Ok(numbers),
+        None => unsupported(
             "the shape of its result depends on data; `--bind NAME=VALUE` fixes an input that decides it, and \
              `--skip-unsupported` leaves the node out",
-        );
-    };
-    let ty = emit.builder.ty(id)?;
-    if ty.elements().is_none_or(|elements| elements > MAX_SMALL) {
-        return unsupported(format!("the shape of its result depends on {ty}, which has too many elements to be read"));
+        ),
     }
-    Ok(reference::constant(ty, data)?)
 }
 
 /// A list of integers, or rows of them.
@@ -39,7 +34,7 @@ fn list(emit: &mut Emit<'_>, extents: &[i64], numbers: Vec<i64>) -> Outcome<Valu
 /// Indices of the elements that are not zero, one row for each axis.
 pub(super) fn non_zero(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let numbers = elements(emit, x)?.numbers();
+    let numbers = elements(emit, x)?;
     let extents = emit.extents(x)?;
     let extents = if extents.is_empty() { vec![1] } else { extents };
     if numbers.is_empty() {
@@ -57,7 +52,7 @@ pub(super) fn non_zero(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 /// The parts along an axis for which a condition holds. The condition must be known, the data need not be.
 pub(super) fn compress(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let mut x = call.input(0)?;
-    let condition = elements(emit, call.input(1)?)?.numbers();
+    let condition = elements(emit, call.input(1)?)?;
     let mut extents = emit.extents(x)?;
     let axis = match call.optional_int("axis") {
         Some(axis) => emit.axis(axis, extents.len())?,
@@ -79,7 +74,7 @@ pub(super) fn compress(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
 /// Different parts along an axis, where each stands first, which of them each part is, and how many there are of each.
 pub(super) fn unique(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let x = call.input(0)?;
-    let numbers = elements(emit, x)?.numbers();
+    let numbers = elements(emit, x)?;
     if numbers.is_empty() {
         return unsupported("different elements among none");
     }
@@ -97,7 +92,7 @@ pub(super) fn unique(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         numbers.chunks_exact(count * inner).flat_map(move |block| &block[place * inner..(place + 1) * inner])
     };
     let compare = |a: usize, b: usize| {
-        let different = part(a).zip(part(b)).map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne());
+        let different = part(a).zip(part(b)).map(|(a, b)| (a + 0.0).total_cmp(&(b + 0.0))).find(|order| order.is_ne());
         different.unwrap_or(std::cmp::Ordering::Equal)
     };
     let mut order: Vec<usize> = (0..count).collect();
@@ -149,7 +144,7 @@ fn overlap(a: &Edges, b: &Edges) -> f64 {
 /// The best boxes of each class that do not cover each other: `batch, class, box` of each.
 pub(super) fn non_max_suppression(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let (boxes, scores) = (call.input(0)?, call.input(1)?);
-    let (numbers, all_scores) = (elements(emit, boxes)?.numbers(), elements(emit, scores)?.numbers());
+    let (numbers, all_scores) = (elements(emit, boxes)?, elements(emit, scores)?);
     let number = |index: usize, default: Option<f64>, emit: &Emit<'_>| {
         call.optional(index).map_or(Ok(default), |id| emit.known_number(id, "threshold").map(Some))
     };

@@ -10,14 +10,15 @@ type Outputs = Outcome<Vec<ValueId>>;
 
 pub(super) fn constant(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     if let Some(message) = call.attribute("value").and_then(|attribute| attribute.t.as_ref()) {
+        if let Some(&id) = emit.shared.get(&tensor::key(message)) {
+            return Ok(vec![id]);
+        }
         let (ty, data) = match tensor::constant(message, emit.folder) {
             Ok(constant) => constant,
             Err(reason) => return unsupported(reason),
         };
         let id = emit.constant(ty, data)?;
-        if let Some(narrow) = tensor::narrow(message.data_type) {
-            emit.set_narrow(id, narrow);
-        }
+        tensor::note(emit, message, id);
         return Ok(vec![id]);
     }
     let numbers = |list: Vec<f64>, dtype: DType, emit: &mut Emit<'_>| {

@@ -37,7 +37,7 @@ proptest! {
             (20, SmallFloat::E5M2Fnuz),
             (23, SmallFloat::E2M1),
         ] {
-            // Any number, and one in the middle of two of the format.
+            // Any number, and one halfway between two of the format.
             let middle = (steps as f32 + 0.5) * f32::exp2(exponent as f32 - 4.0);
             for number in [mantissa * f32::exp2(exponent as f32), middle] {
                 prop_assert_eq!(rounded(&cast(code), number), nearest(format, number), "{:?} of {}", format, number);

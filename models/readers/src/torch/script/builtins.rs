@@ -72,7 +72,11 @@ fn of_tensor(
             Some(&extent) => Value::Int(extent),
             None => return malformed("a number has no length"),
         },
-        ("dtype", [x]) => Value::Int(dtypes::code_of_dtype(tensors.dtype(*x, heap)?)),
+        ("dtype", [x]) => {
+            let code = dtypes::code_of_dtype(tensors.dtype(*x, heap)?);
+            // Those of floats are three below those of complex numbers of such parts.
+            Value::Int(if tensors.is_complex(*x, heap)? { code + 3 } else { code })
+        }
         ("device", [_]) => Value::Device,
         ("layout", [_]) => Value::Int(0),
         ("is_floating_point", [x]) => {
@@ -123,7 +127,11 @@ fn constant(interpreter: &mut Interpreter<'_>, value: Value, asked: Option<Value
     if extents.iter().product::<i64>() != numbers.len() as i64 {
         return malformed("a tensor is made of lists of different lengths");
     }
-    let asked = if let Some(Value::Int(code)) = asked { dtypes::dtype_of_code(code) } else { None };
+    let asked = match asked {
+        Some(Value::Int(code)) if dtypes::COMPLEX.contains(&code) => return unsupported("it makes complex numbers"),
+        Some(Value::Int(code)) => dtypes::dtype_of_code(code),
+        _ => None,
+    };
     let ty = TensorType::new(asked.or(dtype).unwrap_or(DType::F32), &extents);
     let id = interpreter.tensors.emit.constant_of(&Tensor::from_numbers(ty, &numbers)?)?;
     Ok(interpreter.tensors.add(id))
@@ -252,7 +260,7 @@ fn of_text(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Ou
         ("type", [Value::Device]) => heap.text("cpu")?,
         ("unchecked_unwrap_optional" | "_unwrap_optional" | "unchecked_cast", [value]) => *value,
         ("format", [_, rest @ ..]) => {
-            let text = format_text(heap, &texts[0].clone().unwrap_or_default(), rest);
+            let text = format_text(heap, &texts[0].clone().unwrap_or_default(), rest)?;
             heap.text(&text)?
         }
         ("str", [value]) => {
@@ -273,15 +281,17 @@ fn of_text(interpreter: &mut Interpreter<'_>, name: &str, given: &[Value]) -> Ou
 }
 
 /// Puts values in the place of `{}`.
-fn format_text(heap: &Heap, text: &str, values: &[Value]) -> String {
+fn format_text(heap: &mut Heap, text: &str, values: &[Value]) -> Outcome<String> {
     let mut parts = text.split("{}");
     let mut made = parts.next().unwrap_or_default().to_owned();
     let mut values = values.iter();
     for part in parts {
-        made.push_str(&values.next().map_or_else(String::new, |value| shown_value(heap, *value)));
+        let shown = values.next().map_or_else(String::new, |value| shown_value(heap, *value));
+        heap.charge((shown.len() + part.len()) / 16)?;
+        made.push_str(&shown);
         made.push_str(part);
     }
-    made
+    Ok(made)
 }
 
 /// A value for a message, without the elements of nested lists.

@@ -5,6 +5,7 @@ use crate::{Emit, Outcome};
 use models::graph::ValueId;
 use models::types::DType;
 use std::collections::{HashMap, HashSet};
+use std::ops::RangeInclusive;
 
 /// Functions of elements that make floating-point numbers of integers.
 const FLOATING: [&str; 41] = [
@@ -55,7 +56,10 @@ const FLOATING: [&str; 41] = [
 const OPERANDS: [&str; 12] =
     ["self", "input", "other", "exponent", "min", "max", "end", "tensor1", "tensor2", "values", "tensors", "x1"];
 
-/// The element type of PyTorch's number for it.
+/// PyTorch's numbers of complex types, in the order of those of their parts.
+pub(super) const COMPLEX: RangeInclusive<i64> = 8..=10;
+
+/// The element type of PyTorch's number for it; that of the parts of a complex type.
 pub(super) fn dtype_of_code(code: i64) -> Option<DType> {
     Some(match code {
         0 => DType::U8,
@@ -77,7 +81,7 @@ pub(super) fn dtype_of_code(code: i64) -> Option<DType> {
 
 /// PyTorch's number of an element type.
 pub(super) fn code_of_dtype(dtype: DType) -> i64 {
-    (0..30).filter(|code| !(8..=10).contains(code)).find(|&code| dtype_of_code(code) == Some(dtype)).unwrap_or(6)
+    (0..30).filter(|code| !COMPLEX.contains(code)).find(|&code| dtype_of_code(code) == Some(dtype)).unwrap_or(6)
 }
 
 /// The graph, and its constants that stand for numbers of Python.

@@ -134,7 +134,7 @@ impl Heap {
     }
 
     /// Gives objects and tensors the names of the attributes that lead to them.
-    pub fn name_parts(&mut self, root: usize) {
+    pub fn name_parts(&mut self, root: usize) -> Outcome<()> {
         let mut left: Vec<(Value, Rc<str>)> = vec![(Value::Object(root), "".into())];
         let mut seen = BTreeSet::new();
         while let Some((value, path)) = left.pop() {
@@ -142,6 +142,8 @@ impl Heap {
                 Value::Stored(at) if self.stored[at].name.is_empty() => self.stored[at].name = path,
                 Value::Object(at) if seen.insert(at) => {
                     let attributes = self.objects[at].attributes.iter();
+                    let bytes: usize = attributes.clone().map(|(name, _)| path.len() + name.len()).sum();
+                    let units = 2 * attributes.len() + bytes / 16;
                     // Paths of hostile files grow with each step.
                     let name = |name: &str| match path.is_empty() || path.len() > MAX_PATH_BYTES {
                         true => name.into(),
@@ -149,10 +151,12 @@ impl Heap {
                     };
                     left.extend(attributes.map(|(attribute, value)| (*value, name(attribute))));
                     self.objects[at].path = path;
+                    self.charge(units)?;
                 }
                 _ => {}
             }
         }
+        Ok(())
     }
 
     /// Returns the elements of a list or a tuple.

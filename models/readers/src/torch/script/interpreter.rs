@@ -8,6 +8,7 @@ use super::heap::{Heap, MAX_NESTING, Value, is_tensor};
 use super::library::{Definition, Library};
 use super::syntax::{Call, Expr, Function, Statement, StatementKind, operator_name};
 use super::tensors::Tensors;
+use crate::torch::import::MAX_VALUES;
 use crate::{Outcome, Refusal, malformed, shown, unsupported};
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -449,6 +450,12 @@ impl<'a> Interpreter<'a> {
 
     /// Calls an operator: what it makes of known values, or a part of the graph.
     fn operator(&mut self, name: &str, given: Vec<Value>, keywords: &[(&str, Value)]) -> Outcome<Value> {
+        if self.tensors.emit.builder.next().0 > MAX_VALUES {
+            return unsupported(format!("it has more than {MAX_VALUES} tensors up to here"));
+        }
+        // What reads a whole list takes as many steps; `enter` checks their number.
+        let read: usize = given.iter().map(|&value| self.heap.items(value).map_or(0, <[Value]>::len)).sum();
+        self.steps += (read / 16) as u64;
         if let Some(value) = (self.builtins)(self, name, &given, keywords)? {
             return Ok(value);
         }

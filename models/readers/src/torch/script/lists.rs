@@ -134,8 +134,8 @@ pub(super) fn contains(heap: &mut Heap, container: Value, key: Value) -> Outcome
     if let (Some(text), Some(part)) = (heap.text_of(container), heap.text_of(key)) {
         return Ok(text.contains(&*part));
     }
-    let items = heap.items(container).unwrap_or_default().to_vec();
-    for item in items {
+    for place in 0..heap.items(container).map_or(0, <[Value]>::len) {
+        let item = heap.items(container).unwrap_or_default()[place];
         if heap.equal(item, key, 0)? {
             return Ok(true);
         }

@@ -52,7 +52,7 @@ pub(super) fn import(archive: &Archive, file: &str, options: &Options) -> Result
     let graph = finish(emit.builder, file, outputs, &loose_ends)?;
     let hashed = archive.names().filter(|name| name.ends_with(".py") || name.ends_with(".pkl")).collect::<Vec<_>>();
     let hash = archive.hash(&hashed).map_err(|reason| fail("as a whole", reason))?;
-    Ok(Imported { graph, skipped, bytes: archive.file_length(), hash })
+    Ok(Imported { graph, skipped, notes: Vec::new(), bytes: archive.file_length(), hash })
 }
 
 fn error_of(refusal: Refusal, file: &str, place: String) -> Error {
@@ -99,7 +99,7 @@ impl Objects {
                 heap.stored[*at].name = format!("CONSTANTS.c{index}").into();
             }
         }
-        heap.name_parts(root);
+        heap.name_parts(root)?;
         let entries = if let Some(Value::Dict(at)) = traced { heap.dicts[at].as_slice() } else { &[] };
         let forward = entries.iter().find(|(name, _)| heap.text_of(*name).as_deref() == Some("forward"));
         let examples = forward.and_then(|(_, all)| heap.items(*all)).unwrap_or_default().to_vec();

@@ -232,6 +232,12 @@ impl<'a> Tensors<'a> {
             let argument = argument(formal, *value, heap, &mut |value| self.id(value, heap))?;
             arguments.insert(formal.name, argument);
         }
+        let makes_complex = |(formal, value): &(&signatures::Formal, Value)| {
+            formal.name == "dtype" && matches!(value, Value::Int(code) if dtypes::COMPLEX.contains(code))
+        };
+        if complex.is_empty() && assigned.arguments.iter().any(makes_complex) {
+            return unsupported("it makes complex numbers of real ones");
+        }
         if !complex.is_empty() {
             self.write_numbers(&mut arguments)?;
         }
