@@ -182,9 +182,8 @@ pub fn run_predict(question: &KernelQuestion<'_>, as_json: bool) -> Result<u8> {
     });
     let answers = answers.collect::<Result<Vec<KernelAnswer>>>()?;
     print_text(as_json, &answers.iter().map(answer_text).collect::<Vec<_>>().join("\n\n"))?;
-    let licences: Vec<&String> = learned.provenance.iter().map(|one| &one.licence).take(1).collect();
-    if let ([licence], false) = (&licences[..], as_json) {
-        print_text(false, &format!("learned from public tables: {}, {licence}", learned.provenance[0].source))?;
+    if let Some(first) = learned.provenance.first() {
+        print_text(as_json, &format!("learned from public tables: {}, {}", first.source, first.licence))?;
     }
     if as_json {
         print_json(&json!({ "kernels": answers, "levels": LEVELS, "provenance": learned.provenance }))?;

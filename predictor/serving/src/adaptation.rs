@@ -5,7 +5,9 @@ use crate::error::Result;
 use crate::features::features;
 use crate::kernel::Kernel;
 use crate::learned::Knowledge;
+use crate::scheme::Scheme;
 use learn::gaussian_process::{self, Correction, Input};
+use models::Choice;
 use std::f32::consts::LN_2;
 
 /// Distance in doublings between kernels of different number formats.
@@ -24,7 +26,8 @@ fn input(knowledge: &Knowledge, kernel: &Kernel, device: &GpuFacts) -> Result<Op
     // Time of products, time of memory, bound plus overhead, and bytes over the shared cache.
     let mut sizes: Vec<f32> = [1, 2, 4, 5].iter().map(|place| values[*place] / LN_2).collect();
     sizes.push(FORMAT_DISTANCE * (kernel.products().bytes() * 2.0).log2() as f32);
-    sizes.push(FORMAT_DISTANCE * (kernel.format().len() % 5) as f32);
+    let formats = Scheme::ALL.iter().map(|one| one.name() == kernel.format());
+    sizes.extend(formats.map(|is_own| if is_own { FORMAT_DISTANCE } else { 0.0 }));
     let deviations = votes.iter().map(|vote| vote.map_or(0.0, |vote| (vote - log) as f32)).collect();
     Ok(Some((log, Input { sizes, deviations, leaves: Vec::new() })))
 }

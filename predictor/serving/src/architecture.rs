@@ -326,7 +326,10 @@ impl ModelConfig {
             return Err(format!("{heads} heads cannot share {kv_heads} key-value heads equally"));
         }
         let hidden = bounded(self.hidden_size, "hidden_size", MAX_WIDTH)?;
-        let windowed_layers = self.windowed_layers(layers);
+        let (windowed_layers, linear) = (self.windowed_layers(layers), self.linear_attention()?);
+        if windowed_layers + linear.map_or(0, |linear| linear.layers) > layers {
+            return Err(format!("`layer_types` names more layers than `num_hidden_layers`, {layers}"));
+        }
         Ok(Attention::Grouped(GroupedAttention {
             heads,
             kv_heads,
@@ -334,7 +337,7 @@ impl ModelConfig {
             has_output_gate: self.attn_output_gate.unwrap_or(false),
             windowed_layers,
             window: if windowed_layers > 0 { bounded(self.sliding_window, "sliding_window", MAX_WIDTH)? } else { 0 },
-            linear: self.linear_attention()?,
+            linear,
         }))
     }
 

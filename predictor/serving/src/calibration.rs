@@ -67,7 +67,7 @@ impl Reaches {
 }
 
 /// Returns the quantile of ascending errors with the finite-sample correction of conformal prediction.
-fn conformal(ascending: &[f64], level: f64) -> f64 {
+pub(crate) fn conformal(ascending: &[f64], level: f64) -> f64 {
     let place = (level * (ascending.len() + 1) as f64).ceil() as usize;
     ascending[place.clamp(1, ascending.len()) - 1]
 }

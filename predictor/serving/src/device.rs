@@ -65,10 +65,15 @@ pub fn find(name: &str) -> Result<&'static GpuFacts> {
     Ok(all().iter().find(|device| device.name == known).expect("a name of the table"))
 }
 
+/// Returns the vendor in a device's name: its first word.
+pub fn vendor(name: &str) -> &str {
+    name.split([' ', '(']).next().unwrap_or_default()
+}
+
 impl GpuFacts {
-    /// The vendor: the first word of the name.
+    /// The vendor.
     pub fn vendor(&self) -> &str {
-        self.name.split([' ', '(']).next().unwrap_or_default()
+        vendor(&self.name)
     }
 
     /// Returns whether all figures are positive numbers.

@@ -6,7 +6,7 @@ use crate::device::GpuFacts;
 use crate::error::{Error, Result};
 use crate::features::{features, mixed, shape, site};
 use crate::group::{GroupKey, HeldOut};
-use crate::kernel::Kernel;
+use crate::kernel::{Decode, Kernel, Prefill};
 use crate::learned::{Knowledge, Learned};
 use crate::measurements::{Measurement, Measurements};
 use crate::times::{KernelTimes, Roofline};
@@ -350,9 +350,15 @@ struct PlainTrees(BTreeMap<&'static str, Trees>);
 
 impl PlainTrees {
     fn values(kernel: &Kernel, device: &GpuFacts, framework: u16) -> Vec<f32> {
-        // The mechanism's features begin behind the device's facts; the text of a kernel has all of its sizes.
-        let text = kernel.to_string();
-        let numbers = text.split(['=', ',']).filter_map(|part| part.parse::<f32>().ok());
+        // Optional sizes are always written, so that each column has one meaning.
+        let whole = match *kernel {
+            Kernel::Prefill(of) => Kernel::Prefill(Prefill { past: of.past + 1, window: of.window.or(Some(0)), ..of }),
+            Kernel::Decode(of) => Kernel::Decode(Decode { window: of.window.or(Some(0)), ..of }),
+            other => other,
+        };
+        let text = whole.to_string();
+        let number = |part: &str| part.strip_prefix("power_law_").unwrap_or(part).parse::<f32>().ok();
+        let numbers = text.split(['=', ',']).filter_map(number);
         let facts = [device.bf16_flops, device.bandwidth_bytes_per_s, device.units, device.l2_bytes, device.generation];
         let formats = [kernel.products().bytes(), f64::from(framework), kernel.format().len() as f64];
         let work = kernel.work();

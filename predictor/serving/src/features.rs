@@ -200,7 +200,7 @@ fn experts_features(of: &Experts, row: &mut Row) {
 /// the share of an expert falls with a power of its rank.
 fn loads(of: &Experts, power: f64) -> (f64, f64) {
     let experts = of.experts as f64;
-    let pairs = (of.tokens * of.top_k) as f64;
+    let pairs = of.tokens as f64 * of.top_k as f64;
     // The sum of r^-power from 1 to the number of experts, by its integral.
     let total = match (power - 1.0).abs() < 1e-9 {
         true => experts.ln() + 0.5772,

@@ -214,7 +214,7 @@ impl Decode {
 impl Experts {
     /// Pairs of a token and an expert that one rank serves when ranks have equal shares.
     pub fn routed(&self) -> f64 {
-        (self.tokens * self.top_k) as f64 / self.expert_parallel as f64
+        self.tokens as f64 * self.top_k as f64 / self.expert_parallel as f64
     }
 
     /// Experts of one rank.

@@ -4,6 +4,7 @@
 //! only repeats the device's name is checked for that.
 
 use crate::error::{Error, Result};
+use crate::text;
 use models::names;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -145,7 +146,7 @@ impl Mapping {
 
 impl TableMapping {
     fn check(&self) -> std::result::Result<(), String> {
-        let known = words_of(&self.kernel).ok_or_else(|| {
+        let known = text::words_of(&self.kernel).ok_or_else(|| {
             let hint = names::hint(&self.kernel, crate::text::OPERATORS);
             format!("unknown kernel `{}`; {hint}", self.kernel)
         })?;
@@ -188,29 +189,6 @@ impl Size {
             Size::Sum { sum } => sum.iter().map(String::as_str).collect(),
         }
     }
-}
-
-/// Returns the words of a kernel's sizes and formats in its text.
-fn words_of(kernel: &str) -> Option<&'static [&'static str]> {
-    Some(match kernel {
-        "gemm" => &["m", "n", "k", "dtype"],
-        "attention_prefill" => {
-            &["batch", "new_tokens", "past", "heads", "kv_heads", "head_dim", "window", "dtype", "cache_dtype"]
-        }
-        "attention_decode" => &["batch", "context", "heads", "kv_heads", "head_dim", "window", "dtype", "cache_dtype"],
-        "moe" => &[
-            "tokens",
-            "hidden",
-            "intermediate",
-            "experts",
-            "top_k",
-            "tensor_parallel",
-            "expert_parallel",
-            "distribution",
-            "dtype",
-        ],
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

@@ -120,6 +120,9 @@ struct ServerRows<'a> {
     table: &'a Table,
 }
 
+/// Maximum of tokens, requests and GPUs in a row.
+const MAX_COUNT: u64 = 1_000_000;
+
 /// Columns without which no row can be used.
 const NEEDED: [&str; 11] = [
     "model_path",
@@ -166,7 +169,20 @@ impl<'a> ServerRows<'a> {
         self.number(row, name).map_or(1, |number| number as u64)
     }
 
+    /// Checks the numbers that are counts.
+    fn check_counts(&self, row: usize) -> Read<()> {
+        const COUNTS: [&str; 8] =
+            ["isl", "osl", "batch_size", "tp_size", "moe_tp_size", "moe_ep_size", "attention_dp_size", "num_workers"];
+        for column in ["", "prefill_", "decode_"].iter().flat_map(|pool| COUNTS.map(|name| format!("{pool}{name}"))) {
+            if self.number(row, &column).is_some_and(|number| number.fract() != 0.0 || number > MAX_COUNT as f64) {
+                return Err(format!("`{column}` is not a whole number up to {MAX_COUNT}"));
+            }
+        }
+        Ok(())
+    }
+
     fn server(&self, row: usize) -> Read<MeasuredServer> {
+        self.check_counts(row)?;
         let model = Architecture::load(self.word(row, "model_path")).map_err(|error| error.to_string())?;
         let device = device::find(self.word(row, "system")).map_err(|error| error.to_string())?;
         let framework = self.word(row, "backend");
@@ -195,7 +211,7 @@ impl<'a> ServerRows<'a> {
         let stated = source.split_once("silicon_concurrency=").map(|(_, rest)| rest);
         let stated = stated.and_then(|rest| rest.split(|sign: char| !sign.is_ascii_digit()).next()?.parse().ok());
         let batch = self.number(row, "batch_size").map(|batch| batch as u64 * self.count(row, "attention_dp_size"));
-        let concurrency = stated.or(batch).filter(|concurrency| *concurrency > 0);
+        let concurrency = stated.or(batch).filter(|concurrency| (1..=MAX_COUNT).contains(concurrency));
         let tokens =
             |name: &str| self.number(row, name).map(|tokens| tokens as u64).ok_or(format!("`{name}` is empty"));
         Ok(ServerLoad {

@@ -146,18 +146,20 @@ fn cache_bytes(model: &Architecture, formats: Formats, parallelism: Parallelism,
     let tokens = tokens.max(1);
     match &model.attention {
         Attention::Latent(attention) => {
-            (model.layers * tokens * (attention.kv_rank + attention.rope_dim)) as f64 * formats.cache.bytes()
+            let width = attention.kv_rank + attention.rope_dim;
+            model.layers as f64 * tokens as f64 * width as f64 * formats.cache.bytes()
         }
         Attention::Grouped(attention) => {
             let linear = attention.linear;
             let full_layers = model.layers - attention.windowed_layers - linear.map_or(0, |linear| linear.layers);
-            let keys = full_layers * tokens + attention.windowed_layers * tokens.min(attention.window);
+            let windowed = attention.windowed_layers as f64 * tokens.min(attention.window) as f64;
+            let keys = full_layers as f64 * tokens as f64 + windowed;
             let kv_heads = (attention.kv_heads / parallelism.tensor).max(1);
             let state = linear.map_or(0.0, |linear| {
                 let numbers = linear.layers * linear.value_heads * linear.key_dim * linear.value_dim;
                 STATE_BYTES * numbers as f64 / parallelism.tensor as f64
             });
-            2.0 * (keys * kv_heads * attention.head_dim) as f64 * formats.cache.bytes() + state
+            2.0 * keys * (kv_heads * attention.head_dim) as f64 * formats.cache.bytes() + state
         }
     }
 }
@@ -171,7 +173,7 @@ fn activation_bytes(model: &Architecture, parallelism: Parallelism, sequences: u
     });
     let wide = 4 * model.hidden + dense.max(experts);
     let logits = sequences * model.vocabulary.div_ceil(parallelism.tensor);
-    ACTIVATION_BYTES * ((tokens * wide) as f64 + 2.0 * logits as f64)
+    ACTIVATION_BYTES * (tokens as f64 * wide as f64 + 2.0 * logits as f64)
 }
 
 #[cfg(test)]

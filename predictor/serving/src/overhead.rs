@@ -5,6 +5,7 @@
 //! kind of the network alone, so that a new model, device or framework is answered, too. Intervals are split conformal:
 //! the errors of held-out configurations, servers and devices, by similarity to what was learned from.
 
+use crate::calibration::conformal;
 use crate::error::{Error, Result};
 use learn::Cholesky;
 use serde::{Deserialize, Serialize};
@@ -22,6 +23,8 @@ pub const TARGETS: usize = 2;
 /// Coverages of intervals in percent.
 pub const COVERAGES: [u32; 4] = [50, 80, 90, 95];
 
+/// Maximum number of servers to learn from. The Gram matrix takes 8 bytes times its square.
+const MAX_SAMPLES: usize = 8192;
 /// Distance of standardised sizes at which similarity falls by a factor of e.
 const LENGTH_SCALE: f64 = 10.0;
 /// Similarity that remains where one of `NAMES` differs.
@@ -105,6 +108,10 @@ impl Overheads {
         if samples.len() < 2 * RANGES {
             return Err(Error::Data(format!("{} measured servers are too few to learn overheads", samples.len())));
         }
+        if samples.len() > MAX_SAMPLES {
+            let count = samples.len();
+            return Err(Error::Data(format!("{count} measured servers are too many; the limit is {MAX_SAMPLES}")));
+        }
         let mut learned = Overheads::fit(samples);
         learned.source = source.to_owned();
         learned.intervals = held_out_errors(samples).into_iter().map(|(mode, errors)| (mode, ranges(errors))).collect();
@@ -182,7 +189,7 @@ impl Overheads {
                 *log += f64::from(weight) * similarity;
             }
         }
-        let ranges = self.intervals.get(&features.names[MODE]).or(self.intervals.values().next());
+        let ranges = self.intervals.get(&features.names[MODE]);
         let range = ranges.and_then(|ranges| ranges.iter().rfind(|range| range[0].least_similarity <= nearest));
         let ratio = |target: usize| {
             let widths = range.map(|range| &range[target].half_widths);
@@ -288,8 +295,7 @@ fn ranges(mut errors: Vec<HeldOut>) -> Vec<[Range; TARGETS]> {
             let mut sorted: Vec<f64> = part.iter().map(|error| error.1[target]).collect();
             sorted.sort_by(f64::total_cmp);
             let of = |(place, coverage): (usize, u32)| {
-                let rank = (f64::from(coverage) / 100.0 * (sorted.len() + 1) as f64).ceil() as usize;
-                let own = sorted[rank.clamp(1, sorted.len()) - 1];
+                let own = conformal(&sorted, f64::from(coverage) / 100.0);
                 found.last().map_or(own, |nearer: &[Range; TARGETS]| own.max(nearer[target].half_widths[place]))
             };
             Range { least_similarity, half_widths: COVERAGES.into_iter().enumerate().map(of).collect() }

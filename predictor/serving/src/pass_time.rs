@@ -3,11 +3,8 @@
 use crate::device::GpuFacts;
 use crate::error::Result;
 use crate::plan::{CallWork, KernelCall};
-use crate::times::{Estimate, KernelTimes, LAUNCH_SECONDS, Source};
+use crate::times::{Estimate, KernelTimes, LAUNCH_SECONDS, SLOWEST, Source};
 use serde::Serialize;
-
-/// How much slower than its bound a kernel or a transfer without measurements usually is at most.
-const SLOWEST: f64 = 4.0;
 
 /// The time of a pass with the calls behind it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -61,11 +58,6 @@ impl PassTime {
         let seconds: f64 = self.calls.iter().filter(|call| is_of_kind(&call.call)).map(|call| call.seconds).sum();
         seconds / self.seconds
     }
-
-    /// Returns the seconds of transfers between GPUs.
-    pub fn transfer_seconds(&self) -> f64 {
-        self.seconds * self.share(|call| matches!(call.work, CallWork::Collective(_)))
-    }
 }
 
 fn estimate(work: &CallWork, device: &GpuFacts, times: &dyn KernelTimes) -> Result<Estimate> {
@@ -110,7 +102,7 @@ mod tests {
         assert!(one.seconds > least && one.seconds < 2.0 * least, "{} {least}", one.seconds);
         assert!(one.low <= one.seconds && one.seconds <= one.high);
         let many = time(32, 4096);
-        assert!(many.seconds > one.seconds && many.transfer_seconds() > 0.0);
+        assert!(many.seconds > one.seconds && many.share(|call| matches!(call.work, CallWork::Collective(_))) > 0.0);
         let parts: f64 = many.calls.iter().map(|call| call.seconds).sum();
         assert!((parts - many.seconds).abs() < 1e-12);
     }

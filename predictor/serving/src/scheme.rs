@@ -86,9 +86,4 @@ impl Scheme {
             Scheme::Mxfp4Mxfp8 => 1.0 + 1.0 / 32.0,
         }
     }
-
-    /// Whether a separate kernel quantises the activations before the product.
-    pub fn quantises_activations(self) -> bool {
-        self.activation_bytes() < 2.0
-    }
 }

@@ -56,7 +56,8 @@ impl<'a> Values<'a> {
         text.parse()
     }
 
-    fn finish(self, known: &[&str]) -> Parsed<()> {
+    fn finish(self, operator: &str) -> Parsed<()> {
+        let known = words_of(operator).unwrap_or_default();
         match self.0.keys().next() {
             Some(other) => Err(format!("unknown size `{other}`; {}", names::hint(other, known.iter().copied()))),
             None => Ok(()),
@@ -113,7 +114,7 @@ fn parse(text: &str) -> Parsed<Kernel> {
                 _ => values.size_or("past", 0)?,
             };
             let Heads { heads, kv_heads, head_dim, window, dtype, cache_dtype } = Heads::parse(&mut values)?;
-            values.finish(&["batch", "new_tokens", "past", "heads", "kv_heads", "head_dim", "window"])?;
+            values.finish("attention_prefill")?;
             Ok(Kernel::Prefill(Prefill {
                 batch,
                 new_tokens,
@@ -129,7 +130,7 @@ fn parse(text: &str) -> Parsed<Kernel> {
         "attention_decode" => {
             let (batch, context) = (values.size("batch")?, values.size("context")?);
             let Heads { heads, kv_heads, head_dim, window, dtype, cache_dtype } = Heads::parse(&mut values)?;
-            values.finish(&["batch", "context", "heads", "kv_heads", "head_dim", "window"])?;
+            values.finish("attention_decode")?;
             Ok(Kernel::Decode(Decode { batch, context, heads, kv_heads, head_dim, window, dtype, cache_dtype }))
         }
         "moe" => experts(values),
@@ -137,10 +138,33 @@ fn parse(text: &str) -> Parsed<Kernel> {
     }
 }
 
+/// Returns the words of a kernel's sizes and formats in its text.
+pub(crate) fn words_of(operator: &str) -> Option<&'static [&'static str]> {
+    Some(match operator {
+        "gemm" => &["m", "n", "k", "dtype"],
+        "attention_prefill" => {
+            &["batch", "new_tokens", "past", "heads", "kv_heads", "head_dim", "window", "dtype", "cache_dtype"]
+        }
+        "attention_decode" => &["batch", "context", "heads", "kv_heads", "head_dim", "window", "dtype", "cache_dtype"],
+        "moe" => &[
+            "tokens",
+            "hidden",
+            "intermediate",
+            "experts",
+            "top_k",
+            "tensor_parallel",
+            "expert_parallel",
+            "distribution",
+            "dtype",
+        ],
+        _ => return None,
+    })
+}
+
 fn gemm(mut values: Values<'_>) -> Parsed<Kernel> {
     let (m, n, k) = (values.size("m")?, values.size("n")?, values.size("k")?);
     let scheme = values.choice("dtype")?.unwrap_or(Scheme::Bf16);
-    values.finish(&["m", "n", "k", "dtype"])?;
+    values.finish("gemm")?;
     Ok(Kernel::Gemm(Gemm { m, n, k, scheme }))
 }
 
@@ -185,17 +209,7 @@ fn experts(mut values: Values<'_>) -> Parsed<Kernel> {
         distribution: values.distribution()?,
         scheme: values.choice("dtype")?.unwrap_or(Scheme::Bf16),
     };
-    values.finish(&[
-        "tokens",
-        "hidden",
-        "intermediate",
-        "experts",
-        "top_k",
-        "tensor_parallel",
-        "expert_parallel",
-        "distribution",
-        "dtype",
-    ])?;
+    values.finish("moe")?;
     match experts.top_k > experts.experts {
         true => Err(format!("a token cannot go to {} of {} experts", experts.top_k, experts.experts)),
         false => Ok(Kernel::Experts(experts)),

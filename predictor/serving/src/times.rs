@@ -46,7 +46,7 @@ pub struct Roofline;
 /// Seconds between the starts of two empty kernels in a replayed graph.
 pub const LAUNCH_SECONDS: f64 = 2.5e-6;
 /// How much slower than its bound a kernel usually is at most, for the interval of the roofline.
-const SLOWEST: f64 = 4.0;
+pub(crate) const SLOWEST: f64 = 4.0;
 
 /// Returns the least seconds that a device needs for the work of a kernel.
 pub fn bound_seconds(kernel: &Kernel, device: &GpuFacts) -> Result<f64> {

@@ -1,7 +1,7 @@
 //! Fits groups and transfers to measured kernels.
 
 use crate::calibration::{Reaches, size_class};
-use crate::device::GpuFacts;
+use crate::device::{self, GpuFacts};
 use crate::error::{Error, Result};
 use crate::features::{features, mixed, shape, site};
 use crate::group::{Group, GroupKey, Groups, HeldOut};
@@ -207,7 +207,7 @@ pub fn fit_transfers(
     }
     let mut transfers = BTreeMap::new();
     for (operator, mut parts) in operators {
-        let vendor = |key: &GroupKey| key.device.split([' ', '(']).next().unwrap_or_default().to_owned();
+        let vendor = |key: &GroupKey| device::vendor(&key.device).to_owned();
         let mut devices: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         parts.keys().for_each(|key| {
             devices.entry(vendor(key)).or_default().insert(key.device.clone());

@@ -8,7 +8,7 @@ use predictor::kernels::read_learned;
 use report::terminal::print_notes;
 use serde_json::{Value, json};
 use serving::KernelTimes;
-use serving::server::{ServerAnswer, ServerSource, shipped_overheads};
+use serving::server::{ServerAnswer, shipped_overheads};
 use std::path::Path;
 
 /// Similarity to measured servers below which an answer is an extrapolation.
@@ -60,9 +60,7 @@ fn notes(question: &ServerQuestion, answer: &ServerAnswer) -> Vec<String> {
             texts::gigabytes(memory.usable_bytes)
         ));
     }
-    if answer.first_token.source == ServerSource::MeasuredServers
-        && answer.similarity.is_some_and(|similarity| similarity < LEAST_SIMILARITY)
-    {
+    if answer.similarity.is_some_and(|similarity| similarity < LEAST_SIMILARITY) {
         notes.push("no measured server is similar; overheads of the framework are extrapolated".to_owned());
     }
     notes

@@ -5,7 +5,7 @@ use super::answers::{answer, times};
 use super::texts::heading;
 use crate::{DONE, DONE_WITH_LOSSES, paper, print_json, print_text};
 use predictor::{Error, Result};
-use report::{Cell, Table, duration, figures, number, words};
+use report::{Cell, Table, duration, figures, number, percent, words};
 use serde::Serialize;
 use serde_json::json;
 use serving::KernelTimes;
@@ -99,7 +99,7 @@ fn batch_knee(points: &[ServerPoint]) -> Option<u64> {
         two.fits && two.tokens_per_s_per_gpu >= LEAST_GAIN * one.tokens_per_s_per_gpu
     };
     let fitting = points.iter().take_while(|point| point.fits).count();
-    let knee = (0..fitting).find(|place| points.get(place + 1).is_none_or(|next| !pays(&points[*place], next)));
+    let knee = (0..fitting).find(|place| points.get(place + 1).is_some_and(|next| !pays(&points[*place], next)));
     knee.map(|place| points[place].at)
 }
 
@@ -137,9 +137,13 @@ fn describe(curve: &ServerCurve) -> String {
     let meaning = match (curve.over.as_str(), curve.knee) {
         (_, None) => "no knee within what fits".to_owned(),
         ("batch", Some(at)) => {
-            format!("from a batch of {at}, twice the batch gains less than 20 % throughput or does not fit")
+            let least = percent(LEAST_GAIN - 1.0);
+            format!("from a batch of {at}, twice the batch gains less than {least} throughput or does not fit")
         }
-        (_, Some(at)) => format!("from a context of {at}, a token takes at least 50 % longer than at the shortest"),
+        (_, Some(at)) => {
+            let longer = percent(LONGEST - 1.0);
+            format!("from a context of {at}, a token takes at least {longer} longer than at the shortest")
+        }
     };
     format!("\n{}\n{meaning}", table.on(&paper()))
 }
