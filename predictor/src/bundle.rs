@@ -29,6 +29,7 @@ const MAGIC: &[u8; 8] = b"oppred\r\n";
 const FORMAT: u32 = 6;
 /// The format of a file that has a section of kernels of language models behind the predictor.
 const FORMAT_WITH_KERNELS: u32 = 7;
+const DAMAGED: &str = "it is damaged: its content does not match its hash";
 const MAX_BYTES: u64 = 1 << 29;
 const MAX_HEADER_BYTES: usize = 64 << 20;
 const HASH_BYTES: usize = 32;
@@ -126,7 +127,7 @@ fn body(predictor: &Predictor) -> Vec<u8> {
 pub fn from_bytes(bytes: &[u8]) -> std::result::Result<Predictor, String> {
     let Sections { hashed, hash, packed, .. } = sections(bytes)?;
     if blake3::hash(hashed).as_bytes() != hash {
-        return Err("it is damaged: its content does not match its hash".to_owned());
+        return Err(DAMAGED.to_owned());
     }
     if packed.is_empty() {
         return Err("it knows kernels of language models alone; ask it with `--op gemm:m=16,n=64,k=64`".to_owned());
@@ -158,7 +159,14 @@ fn kernels_from_bytes(bytes: &[u8]) -> std::result::Result<Option<Learned>, Stri
 pub fn with_kernels(base: Option<&Path>, kernels: &Learned) -> Result<Vec<u8>> {
     let base_bytes = base.map(content).transpose()?.unwrap_or_default();
     let packed = match base {
-        Some(path) => sections(&base_bytes).map_err(|problem| Error::bundle(path, problem))?.packed,
+        Some(path) => {
+            let Sections { hashed, hash, packed, .. } =
+                sections(&base_bytes).map_err(|problem| Error::bundle(path, problem))?;
+            if blake3::hash(hashed).as_bytes() != hash {
+                return Err(Error::bundle(path, DAMAGED.to_owned()));
+            }
+            packed
+        }
         None => &[],
     };
     let length = (packed.len() as u64).to_le_bytes();
@@ -196,7 +204,9 @@ fn sections(bytes: &[u8]) -> std::result::Result<Sections<'_>, String> {
     }
     if format != FORMAT {
         return Err(match format > FORMAT {
-            true => format!("its format {format} is newer than what this program reads, {FORMAT}; update the program"),
+            true => format!(
+                "its format {format} is newer than what this program reads, {FORMAT_WITH_KERNELS}; update the program"
+            ),
             false => format!("its format {format} is older than what this program reads, {FORMAT}; train it again"),
         });
     }

@@ -1,7 +1,7 @@
 //! Kernels of language models: learning from tables through a mapping, and answers with power and energy.
 
+use crate::bundle;
 use crate::error::{Error, Result};
-use crate::{bundle, devices};
 use serde::Serialize;
 use serving::learned::{Answer, Watts};
 use serving::{GpuFacts, Kernel, Learned, Mapping, Measurements};
@@ -62,11 +62,6 @@ pub fn read_learned(path: &Path) -> Result<Learned> {
 
 /// Returns the data sheet of a device by any spelling of its name.
 pub fn find_device(name: &str) -> Result<&'static GpuFacts> {
-    let known = serving::device::all();
-    if let Some(short) = known.iter().find(|device| device.system == name) {
-        return Ok(short);
-    }
-    let name = devices::resolve(known.iter().map(|device| device.name.as_str()), name)?;
     Ok(serving::device::find(name)?)
 }
 
@@ -77,10 +72,11 @@ pub fn answer(learned: &Learned, kernel: &Kernel, device: &GpuFacts, power_limit
     let mut slow_down = 1.0;
     if let Some(limit) = power_limit {
         let idle = IDLE_SHARE * device.power_limit_w;
-        if limit <= idle || limit > 2.0 * device.power_limit_w {
+        let most = 2.0 * device.power_limit_w;
+        if !(limit > idle && limit <= most) {
             let (name, usual) = (&device.name, device.power_limit_w);
             return Err(Error::Query(format!(
-                "{name} has a power limit of {usual} W and takes about {idle:.0} W idle; give --power-limit between them"
+                "{name} has a power limit of {usual} W and takes about {idle:.0} W idle; give --power-limit above {idle:.0} W and up to {most:.0} W"
             )));
         }
         let Some(watts) = power.as_mut() else {
@@ -89,12 +85,16 @@ pub fn answer(learned: &Learned, kernel: &Kernel, device: &GpuFacts, power_limit
                 kernel.operator()
             )));
         };
-        if watts.watts > limit {
-            slow_down = ((watts.watts - idle) / (limit - idle)).powf(1.0 / POWER_PER_CLOCK);
-            *watts = Watts { watts: limit, low: watts.low.min(limit), high: limit };
-            answer.time.seconds *= slow_down;
-            answer.time.high *= slow_down;
-            answer.intervals.iter_mut().for_each(|(_, high)| *high *= slow_down);
+        let slow = |watts: f64| ((watts - idle) / (limit - idle)).max(1.0).powf(1.0 / POWER_PER_CLOCK);
+        let (least, most) = (slow(watts.low), slow(watts.high));
+        slow_down = slow(watts.watts);
+        *watts = Watts { watts: watts.watts.min(limit), low: watts.low.min(limit), high: watts.high.min(limit) };
+        answer.time.seconds *= slow_down;
+        answer.time.low *= least;
+        answer.time.high *= most;
+        for (low, high) in &mut answer.intervals {
+            *low *= least;
+            *high *= most;
         }
     }
     let work = kernel.work();

@@ -118,7 +118,12 @@ impl Calibration {
             if !rounds.is_empty() && left < longest {
                 break;
             }
-            rounds.push(probe::measure_all(program, &SENTINELS, threads, left)?);
+            match probe::measure_all(program, &SENTINELS, threads, left) {
+                Ok(timed) => rounds.push(timed),
+                // The rounds before it are enough for an answer.
+                Err(_) if !rounds.is_empty() => break,
+                Err(error) => return Err(error),
+            }
             longest = longest.max(begun.elapsed());
             known.sentinels = over_rounds(predictor, &rounds)?;
             if rounds.len() >= ROUNDS && known.repeats_within().is_some_and(|range| range <= AGREEMENT) {

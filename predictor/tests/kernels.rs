@@ -1,4 +1,4 @@
-//! Files with a section of kernels: both sections are read, each alone, and damage is told.
+//! Files with a section of kernels: both sections are read, each alone, and damage is reported.
 #![allow(missing_docs)]
 
 use predictor::{bundle, kernels};

@@ -1,9 +1,8 @@
-//! Where more stops to pay: the fastest thread count or tile, the smallest within 5 % of it, where the curve turns, and
-//! for threads the law between.
+//! The knee of a curve of times: its fastest thread count or tile, the smallest one within 5 % of it, its last minimum, and
+//! for threads its law of scalability.
 //!
-//! `find` asks a predictor for the curve of an operator. The curve is given whole; nothing is smoothed. `law` fits what is regular about it and names the breaks that the
-//! machine's topology makes, `update` bends it through a few measurements. `scaling` answers without a predictor, by a few
-//! measurements and curves of other machines in a table, which `table` reads.
+//! `find` takes the curve of an operator from a predictor, `law` fits a law with breaks to it, and `update` conditions it on
+//! measurements. `scaling` needs no predictor: its prior is the curves of other machines in a table, which `table` reads.
 
 mod find;
 mod law;

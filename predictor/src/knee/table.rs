@@ -30,9 +30,10 @@ pub fn find_table_knee(
     most_probes: Option<usize>,
     most_threads: Option<u32>,
 ) -> Result<TableKnee> {
-    let rows = rows_of(curves, operator, device)?;
+    let mut rows = rows_of(curves, operator, device)?;
     let mut threads: Vec<f64> = rows.keys().map(|count| f64::from(*count)).collect();
     if let Some(most) = most_threads {
+        rows.retain(|count, _| *count <= most);
         threads.extend(thread_counts_up_to(most).into_iter().map(f64::from));
         threads.retain(|count| *count <= f64::from(most));
         threads.sort_by(f64::total_cmp);
@@ -40,7 +41,7 @@ pub fn find_table_knee(
     }
     if threads.len() < 2 {
         let problem =
-            format!("`{operator}` on `{device}` has rows of fewer than two thread counts; say --most-threads");
+            format!("`{operator}` on `{device}` has fewer than two thread counts; give a larger --most-threads");
         return Err(Error::Query(problem));
     }
     let prior = ScalingPrior::learn(curves, device);
@@ -58,7 +59,7 @@ pub fn find_table_knee(
         posterior.condition(at, measured_ns);
         probes.push(Probe { at, predicted_ns, measured_ns, cv: None, uncertainty: None });
     }
-    let next_probe = posterior.by_probability().into_iter().find(|at| !probes.iter().any(|probe| probe.at == *at));
+    let next_probe = posterior.next();
     if probes.is_empty() {
         let at = next_probe.unwrap_or(1.0);
         let problem =

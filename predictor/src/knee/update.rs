@@ -15,7 +15,7 @@ const LENGTH_SCALE: f64 = 1.0;
 /// Spread that is assumed where predictions come without intervals, as a logarithm.
 const PRIOR_SPREAD: f64 = 0.3;
 /// Runs of the same program differ by at least this much, as a logarithm.
-const NOISE: f64 = 0.01;
+pub(super) const NOISE: f64 = 0.01;
 
 /// A measurement of one point.
 #[derive(Clone, Debug, PartialEq, Serialize)]

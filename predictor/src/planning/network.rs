@@ -204,6 +204,9 @@ fn why(found: &Stages, gain: f64, is_staged: bool, (slower, operators, cores): (
         (true, _) => {
             format!("{beside} stages run groups concurrently, because their operators scale badly to all cores: {less}")
         }
+        (false, 0) if slower > 0 && gain <= 0.0 => format!(
+            "no groups are worth running concurrently; {on_all}, but a plan with fewer cores for them would not be faster"
+        ),
         (false, 0) if slower > 0 => format!(
             "no groups are worth running concurrently; {on_all}, but with its best number of cores for each the plan would take {} \
              ({less}), which is within the error of plans",

@@ -136,11 +136,13 @@ pub struct WidestKind {
     pub share: f64,
 }
 
-/// Returns the kind that contributes most to the upper end of a total; None where an operator has no interval.
+/// Returns the kind that contributes most to the upper end of a total. Bounds have none; None where another operator has no interval.
 pub fn widest_kind(operators: &[Operator], predictions: &[OperatorPrediction]) -> Option<WidestKind> {
     let mut halves: BTreeMap<&str, f64> = BTreeMap::new();
     for (operator, OperatorPrediction { count, prediction, .. }) in operators.iter().zip(predictions) {
-        *halves.entry(&operator.name).or_default() += *count as f64 * (prediction.high_ns - prediction.time_ns);
+        if prediction.basis != Basis::Bound {
+            *halves.entry(&operator.name).or_default() += *count as f64 * (prediction.high_ns - prediction.time_ns);
+        }
     }
     let all: f64 = halves.values().map(|half| half * half).sum();
     let (kind, half) = halves.into_iter().max_by(|one, two| one.1.total_cmp(&two.1))?;

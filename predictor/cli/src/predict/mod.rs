@@ -122,12 +122,20 @@ pub fn run(predict: &Predict) -> Result<u8> {
         std::mem::take(&mut predict.named).into_iter().partition(is_operator);
     predict.op.extend(operators);
     predict.model.extend(models);
-    if predict.server.is_given() && predict.op.is_empty() && !predict.model.is_empty() {
+    let is_server = predict.server.is_given() && predict.op.is_empty() && !predict.model.is_empty();
+    let is_kernel = predict.mapping.is_none() && predict.op.iter().any(|text| serving::text::is_kernel(text));
+    if (is_server || is_kernel) && predict.level != 90 {
+        return Err(Error::Query(
+            "--level is for operators of the predictor: language models have intervals of 90 %, and kernels all levels with --json"
+                .to_owned(),
+        ));
+    }
+    if is_server {
         let question = |model: &String| predict.server.question(model, predict.device.as_deref(), predict.batchsize);
         let questions = predict.model.iter().map(question).collect::<Result<Vec<_>>>()?;
         return language_models::predict(&questions, predict.asked.predictor.as_deref(), predict.json);
     }
-    if predict.mapping.is_none() && predict.op.iter().any(|text| serving::text::is_kernel(text)) {
+    if is_kernel {
         let question = KernelQuestion {
             kernels: &predict.op,
             device: predict.device.as_deref(),
