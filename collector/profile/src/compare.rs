@@ -1,4 +1,4 @@
-//! ProfileComparison of two profiles: which operators changed, by how much, and whether the change exceeds the noise.
+//! Compares two profiles: which operators changed, by how much, and whether the change exceeds the noise.
 //!
 //! A row has changed if its times differ by more than visits differ, both absolutely and relative to the change that all
 //! operators have in common, which may be the machine. Profiles of a single visit know only the scatter within one
@@ -58,7 +58,7 @@ pub struct ProfileChange {
     pub verdict: ProfileVerdict,
 }
 
-/// ProfileComparison of two profiles.
+/// Comparison of two profiles.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProfileComparison {
     /// Median run of the first profile.
@@ -80,7 +80,9 @@ pub struct ProfileComparison {
 
 /// Compares two profiles.
 pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> ProfileComparison {
-    let (mut first, second) = (keyed(before, group_by), keyed(after, group_by));
+    // Times over visits compare only with times over visits.
+    let has_visits = !before.visits.is_empty() && !after.visits.is_empty();
+    let (mut first, second) = (keyed(before, group_by, has_visits), keyed(after, group_by, has_visits));
     let pairs: Vec<(&Row, &Row)> = second.iter().filter_map(|(key, row)| Some((first.get(key)?, row))).collect();
     let noise = Noise { floor: floor(before, after), common: common(&pairs) };
     let beside_common = pairs.iter().filter(|pair| noise.has_moved(pair, noise.common.unwrap_or(1.0))).count();
@@ -116,9 +118,12 @@ pub fn compare(before: &Profile, after: &Profile, group_by: GroupBy) -> ProfileC
     }
 }
 
-/// Returns the rows by what identifies them in both profiles.
-fn keyed(profile: &Profile, group_by: GroupBy) -> BTreeMap<String, Row> {
-    let key = |(place, row): (usize, Row)| {
+/// Returns the rows by what identifies them in both profiles, without their times over visits unless both profiles have such.
+fn keyed(profile: &Profile, group_by: GroupBy, has_visits: bool) -> BTreeMap<String, Row> {
+    let key = |(place, mut row): (usize, Row)| {
+        if !has_visits {
+            row.visits_ns.clear();
+        }
         let key = match group_by {
             GroupBy::Call => format!("{place:09} {}", row.text),
             GroupBy::Name | GroupBy::Scope(_) => row.name.clone(),
