@@ -98,9 +98,9 @@ fn best_tile(machine: &Cpu, [queries, places]: [i64; 2], blocks: &[i64], tiles: 
         *rows == 1 || product_registers(vectors(*block), *rows) <= machine.vector_registers
     };
     let cost = |(block, rows): (i64, i64)| {
-        let scores = filled(queries, rows) * filled(places, block);
+        let scores = filled(queries, rows) as f64 * filled(places, block) as f64;
         let loads = (vectors(block) + rows) as f64 / (vectors(block) * rows) as f64;
-        scores as f64 * (OTHER_STEPS + loads)
+        scores * (OTHER_STEPS + loads)
     };
     let cheaper = |one: &(i64, i64), other: &(i64, i64)| cost(*one).total_cmp(&cost(*other));
     let tiles = blocks.iter().flat_map(|&block| tiles.iter().map(move |&rows| (block, rows)));

@@ -134,7 +134,7 @@ fn reading(machine: &Cpu, extents: &Extents, channels: i64, broadcasts: i64) -> 
     const NEAREST_BYTES: i64 = 1 << 15;
     const LINE_BYTES: i64 = 64;
     let bytes = channels.saturating_mul(extents.summed).saturating_mul(extents.weight_bytes);
-    let is_near = has_few_registers(machine) && extents.depth * LINE_BYTES <= NEAREST_BYTES;
+    let is_near = has_few_registers(machine) && extents.depth.saturating_mul(LINE_BYTES) <= NEAREST_BYTES;
     let cached = if is_near { NEAREST_BYTES } else { CACHED_BYTES };
     if extents.is_conv && broadcasts == 1 && bytes > cached { 1.4 } else { 1.0 }
 }
