@@ -12,6 +12,7 @@ import multiprocessing
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -228,7 +229,10 @@ def imported(program, path, folder):
     out = folder / "imported.onnx"
     out.unlink(missing_ok=True)
     command = [program, "graph", "--modelsource", source, "--modelname", str(path), "--onnx", str(out)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        return None, f"takes more than {SECONDS} seconds"
     if ran.returncode == 0 and out.exists():
         return out, None
     lines = [line for line in ran.stderr.splitlines() if line.startswith(("error:", "caused"))] or ran.stderr.splitlines()[-1:]
@@ -252,7 +256,9 @@ def difference(found, expected):
             return float("inf")
         if b.size and b.dtype.kind == "f":
             scale = max(1.0, float(np.abs(b[np.isfinite(b)]).max(initial=0)))
-            worst = max(worst, float(np.nanmax(np.abs(a.astype(np.float64) - b)) / scale))
+            with np.errstate(invalid="ignore"):
+                gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a.astype(np.float64) - b))
+            worst = max(worst, float(np.nan_to_num(gap, nan=np.inf, posinf=np.inf).max()) / scale)
         elif b.size:
             worst = max(worst, float(np.any(a != b)))
     return worst
@@ -340,7 +346,8 @@ def results_of(arguments, name, make):
     child.start()
     sender.close()
     results, waited = [], 0
-    while waited < SECONDS and (receiver.poll(1) or child.is_alive()):
+    # Longer than one import may take, which ends by itself.
+    while waited < 2 * SECONDS and (receiver.poll(1) or child.is_alive()):
         try:
             if receiver.poll(0):
                 results.append(receiver.recv())
@@ -349,8 +356,12 @@ def results_of(arguments, name, make):
                 waited += 1
         except EOFError:
             break
+    if child.is_alive() and waited >= 2 * SECONDS:
+        results.append(("network", "not built", "it took too long"))
     child.kill()
     child.join()
+    if child.exitcode > 0 or (child.exitcode < 0 and child.exitcode != -signal.SIGKILL):
+        results.append(("network", "not built", f"its process ended with {child.exitcode}"))
     return results or [("network", "not built", "its process ended, or took too long")]
 
 
@@ -375,7 +386,9 @@ def table(arguments, all_results):
                 worst[door] = max(worst[door], float(detail))
     versions = ", ".join(f"{module.__name__} {module.__version__}" for module in (torch, torchvision, timm, hf, onnx, ort))
     lines = ["# Models in the wild", "", "Written by `scripts/models-in-the-wild`; do not edit.", "", f"Versions: {versions}.", ""]
-    lines += [f"{len(all_results)} networks with random weights. A file counts as right if its graph, written as ONNX and run by ONNX "
+    built = {name for name, results in all_results.items() if all(verdict != "not built" for _, verdict, _ in results)}
+    subset = "The subset of --quick: two formats, without ONNX. " if arguments.quick else ""
+    lines += [f"{subset}{len(built)} networks with random weights. A file counts as right if its graph, written as ONNX and run by ONNX "
               "Runtime, answers as PyTorch does within 1e-3 of the largest number of the result; forms of ONNX Runtime are "
               "compared with ONNX Runtime on the same file: quantised ones within 5e-2, float16 within 2e-2, dynamic ones within "
               "0.15.", ""]
@@ -385,13 +398,11 @@ def table(arguments, all_results):
         count = of["right"] + of["wrong"] + of["not compared"] + of["refused"]
         share = (count - of["refused"]) / count if count else 0
         lines.append(f"| {door} | {count} | {share:.1%} | {of['right']} | {of['wrong']} | {of['not compared']} | {of['refused']} | {worst[door]:.0e} |")
-    failed = collections.Counter()
-    for door, of in counts.items():
-        for verdict in ("not exported", "not built"):
-            failed[door] += of[verdict]
-    failed = [f"{door} {count}" for door, count in failed.items() if count]
+    failed = [f"{door} {of['not exported']}" for door, of in counts.items() if of["not exported"]]
     if failed:
-        lines += ["", f"Left out, because the exporter failed or the network took too long: {', '.join(failed)}."]
+        lines += ["", f"Not exported by PyTorch: {', '.join(failed)}."]
+    if len(built) < len(all_results):
+        lines += ["", f"Not built in this environment: {', '.join(name for name in all_results if name not in built)}."]
     if refusals:
         lines += ["", "## What is left", "", "| n | format | verdict | reason |", "|---|---|---|---|"]
         for (reason, door, verdict), count in refusals.most_common(40):
@@ -399,7 +410,7 @@ def table(arguments, all_results):
             lines.append(f"| {count} | {door} | {verdict} | {reason} |")
     lines += ["", "## Networks", ""]
     for family, names in arguments.families.items():
-        seen = [name for name in names if name in all_results]
+        seen = [name for name in names if name in built]
         if seen:
             lines.append(f"- {family}: {', '.join(seen)}")
     return lines

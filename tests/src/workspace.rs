@@ -62,3 +62,8 @@ pub fn members() -> Vec<Member> {
     };
     packages.iter().map(member).collect()
 }
+
+/// Returns a source without its tests.
+pub fn product_code(source: &str) -> &str {
+    source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default()
+}

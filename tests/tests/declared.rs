@@ -2,7 +2,7 @@
 #![allow(missing_docs)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use tests::workspace::{files, text};
+use tests::workspace::{files, product_code, text};
 
 /// The one list of all operators.
 const LIST: &str = "models/src/operators/mod.rs";
@@ -29,7 +29,7 @@ fn sources() -> Vec<(String, String)> {
     };
     let code = |path: &String| {
         let source = text(path);
-        let product = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        let product = product_code(&source);
         product.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
     };
     let with_code = |path: String| {

@@ -5,7 +5,7 @@
 mod circles;
 
 use std::collections::{BTreeMap, BTreeSet};
-use tests::workspace::{Member, files, members, root, text};
+use tests::workspace::{Member, files, members, product_code, root, text};
 
 /// The lines of crates in ARCHITECTURE.md, the highest first.
 fn layers() -> Vec<Vec<String>> {
@@ -499,11 +499,14 @@ fn without_arguments(message: &str) -> String {
 
 /// Returns the banned words of a source's comments and messages, each with its line.
 fn banned_in_source(path: &str, source: &str) -> Vec<(usize, &'static str)> {
-    let mut found = Vec::new();
+    let (mut found, mut is_continued) = (Vec::new(), false);
     for (number, line) in (1..).zip(source.lines()) {
         let code = line.trim_start();
         let comment = code.strip_prefix("//").filter(|_| !UNCHECKED_COMMENTS.iter().any(|part| path.starts_with(part)));
-        let messages = if code.starts_with("//") { Vec::new() } else { code.split('"').skip(1).step_by(2).collect() };
+        // A message that ends with a backslash goes on in the next line.
+        let literals = code.split('"').skip(usize::from(!is_continued)).step_by(2);
+        let messages: Vec<&str> = if code.starts_with("//") { Vec::new() } else { literals.collect() };
+        is_continued = !code.starts_with("//") && code.ends_with('\\');
         // A message has several words; a single one may be the name of something.
         let messages = messages.into_iter().filter(|message| message.trim().contains(' ')).map(without_arguments);
         let texts = comment.map(str::to_owned).into_iter().chain(messages);
@@ -519,9 +522,7 @@ fn comments_and_messages_use_standard_terms() {
     };
     let mut wrong = Vec::new();
     for path in files(".rs").into_iter().filter(is_product) {
-        let source = text(&path);
-        let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-        let found = banned_in_source(&path, code).into_iter();
+        let found = banned_in_source(&path, product_code(&text(&path))).into_iter();
         wrong.extend(found.map(|(number, word)| format!("{path}:{number}: write something plainer than `{word}`")));
     }
     no_faults(wrong);
@@ -529,9 +530,9 @@ fn comments_and_messages_use_standard_terms() {
 
 /// Returns the names of the types that a source defines. Aliases, such as the `Result` of a module, are not definitions.
 fn defined_types(source: &str) -> impl Iterator<Item = &str> {
-    let code = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
-    code.lines().filter_map(|line| {
-        let mut words = line.split_whitespace().skip_while(|word| word.starts_with("pub"));
+    product_code(source).lines().filter_map(|line| {
+        let is_before = |word: &&str| word.starts_with("pub") || word.ends_with(')') || *word == "unsafe";
+        let mut words = line.split_whitespace().skip_while(is_before);
         let is_type = words.next().is_some_and(|word| ["struct", "enum", "trait", "union"].contains(&word));
         let name = words.next().filter(|_| is_type)?;
         let name = name.split(|c: char| !c.is_alphanumeric() && c != '_').next()?;

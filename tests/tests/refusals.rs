@@ -102,7 +102,7 @@ fn models_that_are_none() {
         "--modelsource local --modelname net.onnx --store store",
         expect![[r#"
         error: the zoo has no model `net.onnx`
-        hint: its name is of another source: give `--modelsource onnx`, or leave that flag out
+        hint: its name belongs to another source: give `--modelsource onnx`, or remove that option
     "#]],
     );
     check(
@@ -116,7 +116,7 @@ fn models_that_are_none() {
         "zzz-nothing --store store",
         expect![[r#"
         error: no source has a model `zzz-nothing`
-        hint: `opcollect list` shows all; `--modelsource` says what a file is
+        hint: `opcollect list` shows all models; `--modelsource` sets the format of a file
     "#]],
     );
     check_says(
@@ -255,6 +255,7 @@ fn settings_out_of_range() {
         Usage: opcollect --modelsource <SOURCE> --modelname <NAME> --store <DIR> [MODEL]...
 
         For more information, try '--help'.
+        hint: `opcollect --help` lists what it takes
     "#]],
     );
 }
@@ -472,7 +473,7 @@ fn files_that_are_none() {
         bench.opcollect("dataset export --store store --out rows.xls"),
         2,
         expect![[r#"
-        error: the name `rows.xls` does not say the format
+        error: the format is unknown, because `rows.xls` has no known ending
         hint: add `--format` with csv, parquet or jsonl
     "#]],
     );
@@ -498,7 +499,7 @@ fn files_that_are_none() {
         2,
         expect![[r#"
         error: cannot use `absent/plan.json`: No such file or directory (os error 2)
-        hint: make it with `opcollect build --out`
+        hint: create one with `opcollect build --out`
     "#]],
     );
     // Of an earlier format, whose fields were others.
@@ -510,7 +511,7 @@ fn files_that_are_none() {
         2,
         expect![[r#"
         error: cannot use `earlier/plan.json`: it has format 1, this program reads 5
-        hint: make it with `opcollect build --out`
+        hint: create one with `opcollect build --out`
     "#]],
     );
     check_command(
@@ -583,7 +584,7 @@ fn tvm_missing_or_another() {
         expect![[r#"
         error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; its last words:
         cannot find `libtvm_runtime.so`; looked in `DIR/packages/tvm/lib`
-        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
     );
     let bench = Bench::new();
@@ -594,7 +595,7 @@ fn tvm_missing_or_another() {
         expect![[r#"
         error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; its last words:
         TVM in `DIR/packages/tvm/lib` is 0.26.1, this program needs 0.27.0.post1
-        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
     );
     let bench = Bench::new();
@@ -605,7 +606,7 @@ fn tvm_missing_or_another() {
         expect![[r#"
         error: cannot start a worker: `PROGRAMS/opcollect-worker`: worker exited with code 3 instead of answering; its last words:
         cannot open `DIR/packages/tvm/lib/libtvm_runtime.so`: DIR/packages/tvm/lib/libtvm_runtime.so: file too short
-        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
     );
 }
@@ -623,7 +624,7 @@ fn workers_that_are_none() {
         "exit 7",
         expect![[r#"
         error: cannot start a worker: `DIR/bin/opcollect-worker`: worker exited with code 7 instead of answering
-        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
     );
     check_worker(
@@ -631,21 +632,21 @@ fn workers_that_are_none() {
         expect![[r#"
         error: cannot start a worker: `DIR/bin/opcollect-worker`: worker exited with code 1 instead of answering; its last words:
         cannot find my library
-        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
     );
     check_worker(
         "kill -SEGV $$",
         expect![[r#"
         error: cannot start a worker: `DIR/bin/opcollect-worker`: worker crashed with SIGSEGV (11)
-        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
     );
     check_worker(
         "echo 'this is not a frame, but it is long enough' >&0; exec sleep 100",
         expect![[r#"
         error: cannot start a worker: `DIR/bin/opcollect-worker`: the worker's answer is damaged: frame of 1936287860 bytes is above the cap of 67108864 bytes; it was killed
-        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
     );
     // A proper greeting, but of the next version.
@@ -653,7 +654,7 @@ fn workers_that_are_none() {
         r"printf '\004\000\000\000\003\002\000\000' >&0; exec sleep 100",
         expect![[r#"
         error: cannot start a worker: `DIR/bin/opcollect-worker`: it speaks protocol 3, this program 2; install both from one build
-        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
     );
 }
@@ -670,7 +671,7 @@ fn a_worker_whose_library_is_none() {
         expect![[r#"
         error: cannot start a worker: `DIR/bin/opcollect-worker`: worker exited with code 127 instead of answering; its last words:
         PROGRAMS/opcollect-worker: error while loading shared libraries: DIR/bin/lib/libtvm_ffi.so: file too short
-        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
     );
 }
@@ -685,7 +686,7 @@ fn a_worker_that_is_missing_or_hangs() {
         bench.command(&program, RELU),
         expect![[r#"
         error: cannot start a worker: `DIR/bin/opcollect-worker`: No such file or directory (os error 2)
-        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
     );
     let bench = Bench::new();
@@ -696,7 +697,7 @@ fn a_worker_that_is_missing_or_hangs() {
         bench.command(&program, RELU),
         expect![[r#"
         error: cannot start a worker: `DIR/bin/opcollect-worker`: no reply within 500 ms; the worker was killed
-        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` says what is missing
+        hint: run `scripts/setup`, which installs the pinned TVM; `opcollect doctor` lists what is missing
     "#]],
     );
 }
@@ -722,7 +723,7 @@ fn a_partner_that_is_not_built() {
     let said = || {
         expect![[r#"
             error: 4 of 4 tasks belong to PyTorch's library (`cpu-vendor`), and its worker `opcollect-torch` is not built
-            hint: run `scripts/setup --torch`, which fetches PyTorch's library, then `scripts/opcollect`, which builds with it from then on; docs/guide/torch.md says more
+            hint: run `scripts/setup --torch`, which installs PyTorch's library, then `scripts/opcollect`, which builds with it; see docs/guide/torch.md
         "#]]
     };
     for options in [["--target", "cpu-vendor, llvm"], ["--backend", "torch"]] {

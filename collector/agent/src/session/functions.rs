@@ -209,7 +209,7 @@ fn clock() -> HostClock {
 }
 
 fn told(cpus: &[usize]) -> AgentDescription {
-    let said = std::env::var_os(EMULATED_VARIABLE).map(|_| "the agent was started so".to_owned());
+    let said = std::env::var_os(EMULATED_VARIABLE).map(|_| "the agent was started with `--emulated`".to_owned());
     AgentDescription {
         agent_version: env!("CARGO_PKG_VERSION").to_owned(),
         facts: Facts { allowed_cpus: cpus.to_vec(), ..Facts::read() },
