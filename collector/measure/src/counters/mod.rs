@@ -31,7 +31,7 @@ mod values;
 
 pub use request::CounterRequest;
 pub use sampler::Sampler;
-pub use session::{Availability, CounterSession, available};
+pub use session::{Availability, CounterSession, list_available};
 pub use usage::Usage;
 pub use values::{
     Backend, Channel, CountedEvents, CounterReader, CounterValue, Coverage, NoCounters, Reading, Refusal, Step,
