@@ -2,8 +2,8 @@
 //!
 //! A [`Layer`] describes the computation and [`Knobs`] its tiling. [`generate`] compiles them to a [`Program`]: 128-bit
 //! instructions for three concurrent modules that synchronise by tokens. [`check`] rejects programs that would fail on
-//! hardware, [`FunctionalMachine`] executes them bit-exactly, and [`simulate`] counts their cycles. An [`CoreImage`] is a program's
-//! memory content for a board, and [`launch`] runs it by the registers of a [`Bus`]; [`SimulatedBus`] replaces a board.
+//! hardware, [`FunctionalMachine`] executes them bit-exactly, and [`simulate_program`] counts their cycles. A [`CoreImage`] is a program's
+//! memory content for a board, and [`launch_program`] runs it by the registers of a [`Bus`]; [`SimulatedBus`] replaces a board.
 //! This crate measures nothing: all times are cycle counts of a model whose parameters have a name and a provenance.
 //!
 //! Instructions, registers and layout are compatible with VTA, a former core of Apache TVM, and run on its bitstreams.

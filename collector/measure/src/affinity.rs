@@ -1,7 +1,7 @@
 //! CPU affinity: read it, set it for the calling thread, and check it for the whole process.
 //!
 //! TVM's thread pool pins its caller, sometimes outside of the CPUs of this process, and accepts CPU numbers that do
-//! not exist. Therefore [`threads`] reads the actual affinity once the pool exists.
+//! not exist. Therefore [`thread_masks`] reads the actual affinity once the pool exists.
 
 use std::{fs, io};
 

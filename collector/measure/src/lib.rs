@@ -1,6 +1,6 @@
 //! Measures the run times of an artifact as a distribution, with its precision.
 //!
-//! [`sample`] repeats short batches until the median is precise enough or the budget ends; [`evaluate`] follows the
+//! [`sample_runs`] repeats short batches until the median is precise enough or the budget ends; [`evaluate_rule`] follows the
 //! rule of TVM's time evaluator. Both return a [`Measurement`] with all samples, the counters of exactly the timed
 //! runs, the stop reason and warnings. No sample is dropped, because predictors of tail latency need outliers. Tests
 //! replace [`clock::Clock`] with a fake.

@@ -8,8 +8,8 @@
 //!
 //! * [`frame`] defines the length-prefixed encoding.
 //! * [`Supervisor`] is the orchestrator's side, over the stream of any [`Place`].
-//! * [`enter`] and [`Entry::serve`] are the worker's side.
-//! * [`confine()`] sets the worker's limits and ties its life to the supervisor's.
+//! * [`enter_worker`] and [`Entry::serve_requests`] are the worker's side.
+//! * [`confine_process`] sets the worker's limits and ties its life to the supervisor's.
 //! * [`RunnerProcess`] is a capability that running machine code requires. Only confined workers can create it.
 //!
 //! This crate does not know any job types: requests and replies are arbitrary serde types that postcard supports (no

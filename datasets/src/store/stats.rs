@@ -122,7 +122,7 @@ impl SeenRows {
             .then_with(|| self.median_ns.total_cmp(&other.median_ns))
     }
 
-    fn to_tried(&self) -> Tried {
+    fn tried_point(&self) -> Tried {
         Tried { median_ns: Some(self.median_ns).filter(|median| !median.is_nan()) }
     }
 }
@@ -149,7 +149,7 @@ impl Store {
         for attempts in seen.chunk_by(|left, right| left.key == right.key) {
             stats.experiments += 1;
             tried.clear();
-            tried.extend(attempts.iter().map(SeenRows::to_tried));
+            tried.extend(attempts.iter().map(SeenRows::tried_point));
             for chosen in &attempts[choose.selected_range(&tried)] {
                 stats.rows += 1;
                 counts[chosen.label as usize] += 1;

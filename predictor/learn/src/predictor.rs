@@ -162,7 +162,7 @@ impl Predictor {
         let mut resolved = self.resolve_query(query)?;
         self.fill_choices(&mut [&mut resolved]);
         let log = resolved.operator.log_ratio(&resolved.features, resolved.is_known);
-        Ok(resolved.to_prediction(log))
+        Ok(resolved.take_prediction(log))
     }
 
     pub fn feature_row(&self, query: &Query<'_>) -> Result<Vec<f32>> {
@@ -220,7 +220,7 @@ impl Predictor {
         resolved
             .into_iter()
             .zip(log_ratios)
-            .map(|(resolved, log)| resolved.map(|mut one| one.to_prediction(log)))
+            .map(|(resolved, log)| resolved.map(|mut one| one.take_prediction(log)))
             .collect()
     }
 
@@ -422,7 +422,7 @@ fn group_matrix(group: &[&mut ResolvedQuery<'_>]) -> Matrix {
 }
 
 impl ResolvedQuery<'_> {
-    fn to_prediction(&mut self, log: f64) -> Prediction {
+    fn take_prediction(&mut self, log: f64) -> Prediction {
         let least_ns = (self.roofline_ns + self.overhead_ns) * self.operator.statistics.best_log.exp();
         let time_ns = (self.reference_ns * (log + self.correction).exp()).max(least_ns);
         let wide = self.half_width.map_or(f64::NAN, f64::exp);

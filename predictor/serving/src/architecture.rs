@@ -204,7 +204,7 @@ impl Architecture {
         let refused = |problem: String| Error::Model { model: name.to_owned(), problem };
         let config: ModelConfig =
             serde_json::from_str(text).map_err(|error| refused(format!("its configuration is unreadable: {error}")))?;
-        config.to_architecture(name).map_err(refused)
+        config.into_architecture(name).map_err(refused)
     }
 
     /// Returns `dense`, `experts` or `latent`.
@@ -245,10 +245,10 @@ fn require_bounded(value: Option<u64>, field: &str, most: u64) -> Parsed<u64> {
 }
 
 impl ModelConfig {
-    fn to_architecture(self, name: &str) -> Parsed<Architecture> {
+    fn into_architecture(self, name: &str) -> Parsed<Architecture> {
         if let Some(text) = self.text_config {
             let tied = self.tie_word_embeddings.or(text.tie_word_embeddings);
-            return ModelConfig { tie_word_embeddings: tied, ..*text }.to_architecture(name);
+            return ModelConfig { tie_word_embeddings: tied, ..*text }.into_architecture(name);
         }
         if UNGATED.contains(&self.model_type.as_str()) {
             return Err(format!(

@@ -34,7 +34,7 @@ pub struct Operator {
 pub struct Setting {
     /// Optional if the predictor knows only one device.
     pub device: Option<String>,
-    /// None for [`default_threads`].
+    /// None for [`threads::default_threads`].
     pub threads: Option<f64>,
     /// Knobs by feature name; missing ones take the value of the default schedule.
     pub extras: BTreeMap<String, f64>,

@@ -1,7 +1,7 @@
 //! Checks the machine before a long campaign: what it offers and lacks, the consequence, and the
 //! remedy.
 //!
-//! [`doctor`] collects evidence, and [`findings`] is a pure function that judges it. The command
+//! [`check_machine`] collects evidence, and [`judge_evidence`] is a pure function that judges it. The command
 //! line prints the findings.
 
 mod gpu;

@@ -15,7 +15,7 @@
 //! Large tensors end where a huge page ends and ask for huge pages: a processor finds fewer pages faster. The calls of
 //! ResNet-50 took 1 % to 2 % less on one core with them.
 //!
-//! Contents start as zeros. Access from Rust goes through [`read`] and [`write`], which check type, layout and length;
+//! Contents start as zeros. Access from Rust goes through [`read_values`] and [`write_values`], which check type, layout and length;
 //! the binding's own slices leave some of that to the caller.
 
 use std::ffi::c_void;

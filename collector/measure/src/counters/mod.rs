@@ -8,7 +8,7 @@
 //! descendants include threads that this thread starts later, so open the session before TVM creates its pool.
 //!
 //! If there are more hardware counters than registers, groups of counters alternate explicitly (see
-//! [`CounterReader::select`]); the kernel never multiplexes them silently. Unsafe code is fenced in [`papi`] and
+//! [`CounterReader::select_group`]); the kernel never multiplexes them silently. Unsafe code is fenced in [`papi`] and
 //! `perf`.
 
 pub mod gpu;

@@ -1,7 +1,7 @@
 //! Cores, caches and NUMA nodes of CPUs, and the order in which runs use CPUs.
 //!
 //! CPU numbers do not identify SMT siblings: some machines number siblings consecutively, others put all second threads
-//! after all first ones. Every multithreaded run uses [`Topology::order`].
+//! after all first ones. Every multithreaded run uses [`Topology::order_cpus`].
 
 use super::files::{Files, parse_size};
 use crate::affinity::{self, AffinityError};

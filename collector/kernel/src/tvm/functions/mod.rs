@@ -4,7 +4,7 @@
 //! of a whole vector, and LLVM gets those functions with the module and puts them in the places of their calls. TVM itself
 //! sees only calls: what its analysis does with named values takes time without end when formulas stand inside of formulas.
 //! Every other type keeps TVM's answer. Because that pass is the last, schedules, features and traces know nothing of it.
-//! [`with`] chooses for what is lowered inside of it.
+//! [`lower_with`] chooses for what is lowered inside of it.
 
 mod body;
 mod formulas;

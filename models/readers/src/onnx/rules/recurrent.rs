@@ -41,15 +41,15 @@ impl Kind {
 }
 
 pub(super) fn rnn_layer(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    recurrent_layer(emit, call, Kind::Plain, &LayerWeights::layer_weights(call)?)
+    recurrent_layer(emit, call, Kind::Plain, &LayerWeights::from_inputs(call)?)
 }
 
 pub(super) fn gru_layer(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    recurrent_layer(emit, call, Kind::Gru, &LayerWeights::layer_weights(call)?)
+    recurrent_layer(emit, call, Kind::Gru, &LayerWeights::from_inputs(call)?)
 }
 
 pub(super) fn lstm_layer(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
-    recurrent_layer(emit, call, Kind::Lstm, &LayerWeights::layer_weights(call)?)
+    recurrent_layer(emit, call, Kind::Lstm, &LayerWeights::from_inputs(call)?)
 }
 
 pub(super) fn rounded_lstm(emit: &mut Emit<'_>, call: &Call<'_>, [inputs, states]: [ValueId; 2]) -> Outputs {
@@ -64,7 +64,7 @@ struct LayerWeights {
 }
 
 impl LayerWeights {
-    fn layer_weights(call: &Call<'_>) -> Outcome<LayerWeights> {
+    fn from_inputs(call: &Call<'_>) -> Outcome<LayerWeights> {
         Ok(LayerWeights { inputs: call.input(1)?, states: call.input(2)?, rounds: false })
     }
 
