@@ -74,7 +74,7 @@ pub(crate) fn best_tile(machine: &Cpu, extents: &Extents, blocks: &[i64], widths
 /// A spill adds a store and a load to the latency of every reduction step, which only many unrolled taps hide.
 fn spill_slowdown(machine: &Cpu, extents: &Extents, vectors: i64, broadcasts: i64) -> Option<f64> {
     const HIDING_TAPS: i64 = 9;
-    /// Minimum registers besides the accumulators of a window.
+    /// Minimum registers in addition to the accumulators of a window.
     const OTHERS: i64 = 4;
     let accumulators = vectors * broadcasts;
     if used_registers(extents, vectors, broadcasts) <= machine.vector_registers {

@@ -21,7 +21,7 @@ pub fn learning_page(title: &str, searched: &Searched) -> String {
     let time = |one: &Learning| one.best_ns.unwrap_or(0.0) * one.count as f64;
     sorted.sort_by(|one, other| time(other).total_cmp(&time(one)));
     let mut body = "<p>The line is the best time so far, by the upper end of its median's interval; the dotted line is the default \
-        schedule. The mark at the right is the middle of what was measured again in turns. Pauses between processes are left out of \
+        schedule. The mark at the right is the median of interleaved repetitions. Pauses between processes are left out of \
         seconds.</p>"
         .to_owned();
     let effort = &searched.effort;

@@ -83,14 +83,14 @@ fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor]
     let keys =
         if is_turned { transpose_keys(writer, &output.block_name("attention_keys"), k, &stored)? } else { k.clone() };
     let products = writer.add_block(&output.block_name("attention_products"), Part::Helper, (dtype, &all), |i| {
-        let left = q.at(&[i[0].clone(), i[1].clone(), i[2].clone(), width.variable.clone()])?;
+        let left = q.element_at(&[i[0].clone(), i[1].clone(), i[2].clone(), width.variable.clone()])?;
         let (place, part) = (i[3].clone(), width.variable.clone());
         let at = if is_turned { [part, place] } else { [place, part] };
-        let right = keys.at(&[&[i[0].clone(), source(&i[1])?], &at[..]].concat())?;
+        let right = keys.element_at(&[&[i[0].clone(), source(&i[1])?], &at[..]].concat())?;
         reduce_axes(Reduction::Sum, dtype, &left.mul(&right)?, std::slice::from_ref(&width))
     })?;
     let scores = writer.add_block(&output.block_name("attention_scores"), Part::Helper, (dtype, &all), |i| {
-        let mut score = products.at(i)?.mul(&constant(dtype, attributes.scale)?)?;
+        let mut score = products.element_at(i)?.mul(&constant(dtype, attributes.scale)?)?;
         if let Some(softcap) = attributes.softcap {
             let bent = apply_unary(UnaryOp::Tanh, &score.mul(&constant(dtype, 1.0 / softcap)?)?, dtype)?;
             score = bent.mul(&constant(dtype, softcap)?)?;
@@ -112,10 +112,10 @@ fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor]
     let at =
         |i: &[Expression], place: &Expression| -> Vec<Expression> { i[..3].iter().chain([place]).cloned().collect() };
     let largest = writer.add_block(&output.block_name("attention_largest"), Part::Helper, (dtype, &row), |i| {
-        reduce_axes(Reduction::Max, dtype, &scores.at(&at(i, &place.variable))?, std::slice::from_ref(&place))
+        reduce_axes(Reduction::Max, dtype, &scores.element_at(&at(i, &place.variable))?, std::slice::from_ref(&place))
     })?;
     let weights = writer.add_block(&output.block_name("attention_weights"), Part::Helper, (dtype, &all), |i| {
-        let weight = apply_unary(UnaryOp::Exp, &scores.at(i)?.sub(&largest.at(&i[..3])?)?, dtype)?;
+        let weight = apply_unary(UnaryOp::Exp, &scores.element_at(i)?.sub(&largest.element_at(&i[..3])?)?, dtype)?;
         // A query that sees nothing has no weight either, although its lowest scores are all equal.
         match seen(i, &i[3])? {
             Some(seen) => seen.select(&weight, &constant(dtype, 0.0)?),
@@ -124,24 +124,24 @@ fn attend_queries(writer: &mut Writer, attributes: &Attention, inputs: &[Tensor]
     })?;
     let place = loop_axis("t", &stored, true)?;
     let sum = writer.add_block(&output.block_name("attention_sum"), Part::Helper, (dtype, &row), |i| {
-        reduce_axes(Reduction::Sum, dtype, &weights.at(&at(i, &place.variable))?, std::slice::from_ref(&place))
+        reduce_axes(Reduction::Sum, dtype, &weights.element_at(&at(i, &place.variable))?, std::slice::from_ref(&place))
     })?;
     let place = loop_axis("t", &places, true)?;
     let weighted =
         writer.add_block(&output.block_name("attention_values"), Part::Anchor, output.element_type(), |i| {
-            let value = v.at(&[i[0].clone(), source(&i[1])?, place.variable.clone(), i[3].clone()])?;
-            let weight = weights.at(&at(i, &place.variable))?;
+            let value = v.element_at(&[i[0].clone(), source(&i[1])?, place.variable.clone(), i[3].clone()])?;
+            let weight = weights.element_at(&at(i, &place.variable))?;
             reduce_axes(Reduction::Sum, dtype, &weight.mul(&value)?, std::slice::from_ref(&place))
         })?;
     writer.add_block(&output.block_name("attention"), Part::Epilogue, output.element_type(), |i| {
-        let sum = sum.at(&i[..3])?;
+        let sum = sum.element_at(&i[..3])?;
         // Only a query that sees nothing has a sum of zero; any other has at least the weight of its maximum, one.
         let sum = if attributes.causal || attributes.window.is_some() || inputs.len() > 3 {
             sum.equal(&constant(dtype, 0.0)?)?.select(&constant(dtype, 1.0)?, &sum)?
         } else {
             sum
         };
-        weighted.at(i)?.div(&sum)
+        weighted.element_at(i)?.div(&sum)
     })
 }
 
@@ -150,7 +150,7 @@ fn transpose_keys(writer: &mut Writer, name: &str, keys: &Tensor, stored: &Exten
     let places = writer.known_extent(&keys.extents[2])?;
     let extents = [keys.extents[0].clone(), keys.extents[1].clone(), keys.extents[3].clone(), stored.clone()];
     writer.add_block(name, Part::Helper, (keys.dtype, &extents), |i| {
-        let key = keys.at(&[i[0].clone(), i[1].clone(), i[3].clone(), i[2].clone()])?;
+        let key = keys.element_at(&[i[0].clone(), i[1].clone(), i[3].clone(), i[2].clone()])?;
         if stored.is_always(places) {
             return Ok(key);
         }
@@ -189,11 +189,11 @@ fn rotate_positions(
         let other = if is_partial { other.min(&index_constant(last - 1)?)? } else { other };
         let place = with(pair);
         let sign = is_first.select(&constant(output.dtype, -1.0)?, &constant(output.dtype, 1.0)?)?;
-        let crossed = data.at(&with(other))?.mul(&broadcast_read(sin, &place)?)?.mul(&sign)?;
-        let turned = data.at(i)?.mul(&broadcast_read(cos, &place)?)?.add(&crossed)?;
+        let crossed = data.element_at(&with(other))?.mul(&broadcast_read(sin, &place)?)?.mul(&sign)?;
+        let turned = data.element_at(i)?.mul(&broadcast_read(cos, &place)?)?.add(&crossed)?;
         if !is_partial {
             return Ok(turned);
         }
-        own.less(&index_constant(rotary)?)?.if_then_else(&turned, &data.at(i)?)
+        own.less(&index_constant(rotary)?)?.if_then_else(&turned, &data.element_at(i)?)
     })
 }

@@ -35,7 +35,7 @@ pub(super) fn lower_contraction(
     let Some(sums) = sums_of(writer, op, inputs, &wide)? else { return Ok(None) };
     writer
         .add_block(&output.block_name("narrow"), Part::Epilogue, output.element_type(), |i| {
-            sums.at(i)?.cast(output.dtype)
+            sums.element_at(i)?.cast(output.dtype)
         })
         .map(Some)
 }
@@ -183,7 +183,9 @@ fn convolve_input(
     };
     match filled {
         None => Ok(result),
-        Some(_) => writer.add_block(&output.block_name("cut"), Part::Cut, output.element_type(), |i| result.at(i)),
+        Some(_) => {
+            writer.add_block(&output.block_name("cut"), Part::Cut, output.element_type(), |i| result.element_at(i))
+        }
     }
 }
 
@@ -284,7 +286,7 @@ fn conv_of_columns(
                         .add(&tap.mul(&index_constant(shape.window.dilations[d])?)?)?,
                 );
             }
-            let element = data.at(&at)?;
+            let element = data.element_at(&at)?;
             if padded == columns {
                 return Ok(element);
             }
@@ -303,7 +305,7 @@ fn conv_of_columns(
         },
     )?;
     writer.add_block(&output.block_name("conv_places"), Part::Epilogue, output.element_type(), |i| {
-        sums.at(&column_of(i, &places)?)
+        sums.element_at(&column_of(i, &places)?)
     })
 }
 
@@ -496,7 +498,7 @@ fn copy_panels(
         let mut at = i[..batch].to_vec();
         let row = i[batch + 1].clone();
         at.extend(if is_transposed { [column.clone(), row] } else { [row, column.clone()] });
-        let element = operand.at(&at)?;
+        let element = operand.element_at(&at)?;
         match columns % block {
             0 => Ok(element),
             _ => column.less(&index_constant(columns)?)?.if_then_else(&element, &zero),
@@ -531,7 +533,7 @@ fn sum_einsum(writer: &mut Writer, equation: &str, inputs: &[Tensor], output: &O
             let at = places
                 .map(|(&letter, extent)| if extent.is_always(1) { index_constant(0) } else { Ok(variable(letter)) })
                 .collect::<std::result::Result<Vec<_>, _>>()?;
-            let read = input.at(&at)?;
+            let read = input.element_at(&at)?;
             let wide = if input.dtype == output.dtype { read } else { read.cast(output.dtype)? };
             product = Some(match product {
                 None => wide,

@@ -57,7 +57,7 @@ pub(super) fn convolve_bytes(
     let axes = shape.reduction_axes()?;
     let channels = writer.known_extent(&output.extents[1])?;
     let sums = writer.add_block(&output.block_name("dots"), Part::Anchor, (output.dtype, &whole), |i| {
-        let pair = Pair { data: &quads.at(&shape.quad_index(i, &axes, channels)?)?, is_signed: tile.is_signed };
+        let pair = Pair { data: &quads.element_at(&shape.quad_index(i, &axes, channels)?)?, is_signed: tile.is_signed };
         sum_pairs(&pair, &stored_quad(weight, &i[1], &shape.weight_row(&axes)?)?, &axes)
     })?;
     let zero = constant(DType::I32, shape.shifted_zero(data.dtype) as f64)?;
@@ -66,11 +66,11 @@ pub(super) fn convolve_bytes(
     };
     if padded == columns {
         return writer.add_block(&output.block_name("less_zero"), Part::Epilogue, output.element_type(), |i| {
-            less_zero(sums.at(&place_in(&wide, i, &extents)?)?, &i[1])
+            less_zero(sums.element_at(&place_in(&wide, i, &extents)?)?, &i[1])
         });
     }
     let result = writer.add_block(&output.block_name("less_zero"), Part::Epilogue, (output.dtype, &whole), |i| {
-        less_zero(sums.at(i)?, &i[1])
+        less_zero(sums.element_at(i)?, &i[1])
     })?;
     writer.padded = Some(whole);
     Ok(result)
@@ -78,7 +78,7 @@ pub(super) fn convolve_bytes(
 
 pub(super) fn cut_columns(writer: &mut Writer, padded: &Tensor, extents: &[Extent]) -> Result<Tensor> {
     let (numbers, wide) = (places_of(writer, extents)?, places_of(writer, &padded.extents)?);
-    writer.add_block("cut", Part::Cut, (padded.dtype, extents), |i| padded.at(&place_in(&wide, i, &numbers)?))
+    writer.add_block("cut", Part::Cut, (padded.dtype, extents), |i| padded.element_at(&place_in(&wide, i, &numbers)?))
 }
 
 fn places_of(writer: &Writer, extents: &[Extent]) -> Result<Vec<i64>> {
@@ -121,7 +121,7 @@ pub(super) fn multiply_bytes(
         let quad = pack_quad(|byte| {
             let mut at = i.to_vec();
             at[last] = at[last].mul(&index_constant(QUAD)?)?.add(&index_constant(byte)?)?;
-            let element = data.at(&at)?;
+            let element = data.element_at(&at)?;
             if depth % QUAD == 0 {
                 return Ok(element);
             }
@@ -136,9 +136,9 @@ pub(super) fn multiply_bytes(
     let sums = writer.add_block(&output.block_name("dots"), Part::Anchor, (output.dtype, &blocked), |i| {
         let mut at = i[..last].to_vec();
         at.push(step.variable.clone());
-        let pair = Pair { data: &quads.at(&at)?, is_signed };
+        let pair = Pair { data: &quads.element_at(&at)?, is_signed };
         let row = [i[last].clone(), step.variable.add(&index_constant(1)?)?, i[last + 1].clone()];
-        sum_pairs(&pair, &weight.at(&row)?, std::slice::from_ref(&step))
+        sum_pairs(&pair, &weight.element_at(&row)?, std::slice::from_ref(&step))
     })?;
     let number = |number: i64| constant(DType::I32, number as f64);
     // What a zero point of the weight takes depends on the sum of a row.
@@ -147,7 +147,12 @@ pub(super) fn multiply_bytes(
         writer.add_block(&output.block_name("rows"), Part::Helper, (DType::I32, &data.extents[..last]), |i| {
             let mut at = i.to_vec();
             at.push(step.variable.clone());
-            reduce_axes(Reduction::Sum, DType::I32, &data.at(&at)?.cast(DType::I32)?, std::slice::from_ref(&step))
+            reduce_axes(
+                Reduction::Sum,
+                DType::I32,
+                &data.element_at(&at)?.cast(DType::I32)?,
+                std::slice::from_ref(&step),
+            )
         })
     });
     let rows = rows.transpose()?;
@@ -155,11 +160,11 @@ pub(super) fn multiply_bytes(
     writer.add_block(&output.block_name("less_zero"), Part::Epilogue, output.element_type(), |i| {
         let (outer, lane) = (i[last].floor_div(&index_constant(block)?)?, i[last].floor_mod(&index_constant(block)?)?);
         let at = i[..last].iter().cloned().chain([outer.clone(), lane.clone()]).collect::<Vec<_>>();
-        let sum = sums.at(&at)?.sub(&zero.mul(&weight.at(&[outer, index_constant(0)?, lane])?)?)?;
+        let sum = sums.element_at(&at)?.sub(&zero.mul(&weight.element_at(&[outer, index_constant(0)?, lane])?)?)?;
         match &rows {
             None => Ok(sum),
             Some(rows) => {
-                let row = rows.at(&i[..last])?.sub(&number(depth * x_zero)?)?;
+                let row = rows.element_at(&i[..last])?.sub(&number(depth * x_zero)?)?;
                 sum.sub(&row.mul(&number(w_zero)?)?)
             }
         }
@@ -181,7 +186,7 @@ fn convert_sign(whole: Expression, dtype: DType, is_signed: bool) -> Element {
 }
 
 fn stored_quad(weight: &Tensor, row: &Expression, place: &Expression) -> Element {
-    weight.at(&[row.clone(), place.clone(), index_constant(0)?])
+    weight.element_at(&[row.clone(), place.clone(), index_constant(0)?])
 }
 
 /// Packs four bytes into one integer, little-endian.
@@ -321,7 +326,7 @@ impl DotShape<'_> {
         let channel = group.floor_div(&groups)?.mul(&index_constant(self.depth)?)?.add(&within)?;
         let mut at = vec![image.clone(), channel];
         at.extend_from_slice(place);
-        let element = data.at(&at)?;
+        let element = data.element_at(&at)?;
         if self.depth % QUAD == 0 {
             return Ok(element);
         }
@@ -369,7 +374,7 @@ impl DotShape<'_> {
                 let behind = tap.mul(&index_constant(self.convolution.window.dilations[self.last_dimension()])?)?;
                 let mut at = i[..rows].to_vec();
                 at.extend(self.split_phase(&behind, &i[rows + 1])?);
-                bytes.at(&at)
+                bytes.element_at(&at)
             })?;
             convert_sign(quad, data.dtype, self.is_signed)
         })
@@ -400,7 +405,7 @@ impl DotShape<'_> {
         writer.add_block(&output.block_name("phases"), Part::Pad, (data.dtype, &all(&extents)), |i| {
             let mut at = i[..rows].to_vec();
             at.push(i[rows + 1].mul(&index_constant(stride)?)?.add(&i[rows])?);
-            bytes.at(&at)
+            bytes.element_at(&at)
         })
     }
 
@@ -431,7 +436,7 @@ impl DotShape<'_> {
                         Some(super::movement::join_conditions(inside, at.less(&index_constant(read[d])?)?.likely()?)?);
                 }
             }
-            let element = data.at(&at)?;
+            let element = data.element_at(&at)?;
             match inside {
                 Some(inside) => inside.if_then_else(&element, &zero),
                 None => Ok(element),

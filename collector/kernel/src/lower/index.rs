@@ -28,7 +28,7 @@ pub(super) fn lower_indexing(
             writer.add_block(&output.block_name("gather_elements"), output.block_part(), output.element_type(), |i| {
                 let mut at = i.to_vec();
                 at[axis] = wrapped_index(&inputs[1], i, &inputs[0].extents[axis])?;
-                inputs[0].at(&at)
+                inputs[0].element_at(&at)
             })
         }
         Op::GatherNd(GatherNd { batch }) => gather_nd(writer, axis_of(*batch, inputs[0].extents.len()), inputs, output),
@@ -61,7 +61,7 @@ pub(super) fn lower_indexing(
 
 /// Reads an index; negative ones count from the end.
 fn wrapped_index(indices: &Tensor, at: &[Expression], extent: &Extent) -> Element {
-    let stored = indices.at(at)?.cast(index_type())?;
+    let stored = indices.element_at(at)?.cast(index_type())?;
     stored.less(&index_constant(0)?)?.select(&stored.add(&extent.as_expression()?)?, &stored)
 }
 
@@ -72,7 +72,7 @@ fn gather_elements(writer: &mut Writer, axis: usize, inputs: &[Tensor], output: 
         let mut at = i[..axis].to_vec();
         at.push(wrapped_index(indices, &i[axis..inner], &data.extents[axis])?);
         at.extend_from_slice(&i[inner..]);
-        data.at(&at)
+        data.element_at(&at)
     })
 }
 
@@ -88,7 +88,7 @@ fn gather_nd(writer: &mut Writer, batch: usize, inputs: &[Tensor], output: &Outp
             at.push(wrapped_index(indices, &tuple, &data.extents[at.len()])?);
         }
         at.extend_from_slice(&i[tuples..]);
-        data.at(&at)
+        data.element_at(&at)
     })
 }
 
@@ -208,10 +208,10 @@ fn scatter_updates(
     };
     let reduced =
         writer.add_block(&output.block_name("scatter_updates"), Part::Anchor, output.element_type(), |i| {
-            reduce_axes(how, dtype, &term(i, &|at| updates.at(at), none)?, &loops)
+            reduce_axes(how, dtype, &term(i, &|at| updates.element_at(at), none)?, &loops)
         })?;
     writer.add_block(&output.block_name("scatter"), Part::Epilogue, output.element_type(), |i| {
-        let (old, new) = (data.at(i)?, reduced.at(i)?);
+        let (old, new) = (data.element_at(i)?, reduced.element_at(i)?);
         match how {
             Reduction::Sum => old.add(&new),
             Reduction::Product => old.mul(&new),
@@ -245,7 +245,7 @@ fn replace_elements(
         reduce_axes(Reduction::Max, PLACE, &term(i, &|_| Ok(number.clone()), index_constant(-1)?)?.cast(PLACE)?, loops)
     })?;
     writer.add_block(&output.block_name("scatter"), Part::Anchor, output.element_type(), |i| {
-        let mut rest = last.at(i)?;
+        let mut rest = last.element_at(i)?;
         let mut chosen = Vec::with_capacity(tuples.len());
         for &extent in tuples.iter().skip(1).rev() {
             chosen.push(rest.floor_mod(&index_constant(extent)?)?);
@@ -254,6 +254,6 @@ fn replace_elements(
         chosen.push(rest);
         chosen.reverse();
         let (at, _) = target.find_update(indices, i, &chosen)?;
-        last.at(i)?.at_least(&index_constant(0)?)?.if_then_else(&updates.at(&at)?, &data.at(i)?)
+        last.element_at(i)?.at_least(&index_constant(0)?)?.if_then_else(&updates.element_at(&at)?, &data.element_at(i)?)
     })
 }

@@ -19,7 +19,7 @@ pub(super) fn lower_movement(
     match op {
         Op::Reshape(_) | Op::Flatten(_) => {
             writer.add_block(&output.block_name("reshape"), output.block_part(), output.element_type(), |i| {
-                data.at(&unravel_index(&ravel_index(i, &output.extents)?, &data.extents)?)
+                data.element_at(&unravel_index(&ravel_index(i, &output.extents)?, &data.extents)?)
             })
         }
         Op::Transpose(Transpose { permutation }) => {
@@ -28,7 +28,7 @@ pub(super) fn lower_movement(
                 for (place, &source) in permutation.iter().enumerate() {
                     at[axis_of(source, i.len())] = i[place].clone();
                 }
-                data.at(&at)
+                data.element_at(&at)
             })
         }
         Op::Concat(Concat { axis }) => {
@@ -46,7 +46,7 @@ pub(super) fn lower_movement(
                     let axis = axis_of(axis, i.len());
                     at[axis] = i[axis].mul(&index_constant(step)?)?.add(&index_constant(start)?)?;
                 }
-                data.at(&at)
+                data.element_at(&at)
             })
         }
         Op::Pad(Pad { pads, value }) => {
@@ -61,7 +61,7 @@ pub(super) fn lower_movement(
                 for (d, variable) in i.iter().enumerate() {
                     at.push(source_position(*border, variable, extents[d], pads[d], pads[d + i.len()])?);
                 }
-                data.at(&at)
+                data.element_at(&at)
             })
         }
         Op::Expand(_) => {
@@ -75,7 +75,7 @@ pub(super) fn lower_movement(
                 for (d, _) in repeats.iter().enumerate().filter(|(_, repeat)| **repeat > 1) {
                     at[d] = i[d].floor_mod(&data.extents[d].as_expression()?)?;
                 }
-                data.at(&at)
+                data.element_at(&at)
             })
         }
         Op::Trilu(Trilu { upper, diagonal }) => {
@@ -86,7 +86,7 @@ pub(super) fn lower_movement(
             writer.add_block(&output.block_name("trilu"), output.block_part(), output.element_type(), |i| {
                 let right = i[i.len() - 1].sub(&i[i.len() - 2])?;
                 let is_kept = if *upper { right.at_least(&diagonal)? } else { right.at_most(&diagonal)? };
-                is_kept.select(&data.at(i)?, &constant(data.dtype, 0.0)?)
+                is_kept.select(&data.element_at(i)?, &constant(data.dtype, 0.0)?)
             })
         }
         _ => return Ok(None),
@@ -119,7 +119,7 @@ fn concat_inputs(inputs: &[Tensor], lengths: &[i64], axis: usize, place: &[Expre
         start -= length;
         let mut at = place.to_vec();
         at[axis] = place[axis].sub(&index_constant(start)?)?;
-        let read = input.at(&at)?;
+        let read = input.element_at(&at)?;
         chosen = Some(match chosen {
             None => read,
             Some(later) => place[axis].less(&index_constant(start + length)?)?.if_then_else(&read, &later)?,
@@ -168,8 +168,8 @@ pub(super) fn padded_at(
         }
     }
     match inside {
-        Some(inside) => inside.if_then_else(&data.at(&at)?, value),
-        None => data.at(&at),
+        Some(inside) => inside.if_then_else(&data.element_at(&at)?, value),
+        None => data.element_at(&at),
     }
 }
 

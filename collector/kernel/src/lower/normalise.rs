@@ -42,10 +42,12 @@ fn batch_norm(writer: &mut Writer, epsilon: f64, inputs: &[Tensor], output: &Out
     let [data, scale, shift, mean, variance] = inputs else { unreachable!("batch_norm has five inputs") };
     writer.add_block(&output.block_name("batch_norm"), output.block_part(), output.element_type(), |i| {
         let channel = [i[1].clone()];
-        let deviation =
-            variance.at(&channel)?.add(&constant(output.dtype, epsilon)?)?.call_unary("tirx.sqrt", output.dtype)?;
-        let centred = data.at(i)?.sub(&mean.at(&channel)?)?;
-        centred.div(&deviation)?.mul(&scale.at(&channel)?)?.add(&shift.at(&channel)?)
+        let deviation = variance
+            .element_at(&channel)?
+            .add(&constant(output.dtype, epsilon)?)?
+            .call_unary("tirx.sqrt", output.dtype)?;
+        let centred = data.element_at(i)?.sub(&mean.element_at(&channel)?)?;
+        centred.div(&deviation)?.mul(&scale.element_at(&channel)?)?.add(&shift.element_at(&channel)?)
     })
 }
 
@@ -71,19 +73,19 @@ fn layer_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor]
     let own = |i: &[Expression]| if is_whole { Vec::new() } else { i.to_vec() };
     let sum_axes = axes()?;
     let sum = writer.add_block(&output.block_name("norm_sum"), Part::Helper, (dtype, &rows), |i| {
-        reduce_axes(Reduction::Sum, dtype, &data.at(&along(&own(i), &sum_axes))?, &sum_axes)
+        reduce_axes(Reduction::Sum, dtype, &data.element_at(&along(&own(i), &sum_axes))?, &sum_axes)
     })?;
     let square_axes = axes()?;
     let squares = writer.add_block(&output.block_name("norm_squares"), Part::Helper, (dtype, &rows), |i| {
-        let centred = data.at(&along(&own(i), &square_axes))?.sub(&sum.at(i)?.mul(&part)?)?;
+        let centred = data.element_at(&along(&own(i), &square_axes))?.sub(&sum.element_at(i)?.mul(&part)?)?;
         reduce_axes(Reduction::Sum, dtype, &centred.mul(&centred)?, &square_axes)
     })?;
     writer.add_block(&output.block_name("layer_norm"), Part::Anchor, output.element_type(), |i| {
         let row = row_of(i)?;
-        let centred = data.at(i)?.sub(&sum.at(&row)?.mul(&part)?)?;
-        let variance = squares.at(&row)?.mul(&part)?.add(&constant(dtype, epsilon)?)?;
+        let centred = data.element_at(i)?.sub(&sum.element_at(&row)?.mul(&part)?)?;
+        let variance = squares.element_at(&row)?.mul(&part)?.add(&constant(dtype, epsilon)?)?;
         let normal = centred.div(&variance.call_unary("tirx.sqrt", dtype)?)?;
-        normal.mul(&scale.at(&i[first..])?)?.add(&shift.at(&i[first..])?)
+        normal.mul(&scale.element_at(&i[first..])?)?.add(&shift.element_at(&i[first..])?)
     })
 }
 
@@ -94,8 +96,8 @@ fn rms_norm(writer: &mut Writer, first: usize, epsilon: f64, inputs: &[Tensor], 
     let part = constant(dtype, 1.0 / rows.reduced_count(writer, data)? as f64)?;
     let squares = sum_rows(writer, &output.block_name("norm_squares"), &rows, data, |x, _| x.mul(&x))?;
     writer.add_block(&output.block_name("rms_norm"), Part::Anchor, output.element_type(), |i| {
-        let mean = squares.at(&rows.result_index(i)?)?.mul(&part)?.add(&constant(dtype, epsilon)?)?;
-        data.at(i)?.div(&apply_unary(UnaryOp::Sqrt, &mean, dtype)?)?.mul(&scale.at(&i[first..])?)
+        let mean = squares.element_at(&rows.result_index(i)?)?.mul(&part)?.add(&constant(dtype, epsilon)?)?;
+        data.element_at(i)?.div(&apply_unary(UnaryOp::Sqrt, &mean, dtype)?)?.mul(&scale.element_at(&i[first..])?)
     })
 }
 
@@ -109,7 +111,7 @@ fn sum_rows(
 ) -> Result<Tensor> {
     let loops = rows.reduction_loops(data)?;
     writer.add_block(name, Part::Helper, (data.dtype, &rows.result_extents(data)), |i| {
-        reduce_axes(Reduction::Sum, data.dtype, &term(data.at(&rows.data_index(i, &loops))?, i)?, &loops)
+        reduce_axes(Reduction::Sum, data.dtype, &term(data.element_at(&rows.data_index(i, &loops))?, i)?, &loops)
     })
 }
 
@@ -126,13 +128,13 @@ fn mean_variance_norm(
     let part = constant(dtype, 1.0 / rows.reduced_count(writer, data)? as f64)?;
     let total = sum_rows(writer, &output.block_name("norm_sum"), &rows, data, |x, _| Ok(x))?;
     let squares = sum_rows(writer, &output.block_name("norm_squares"), &rows, data, |x, row| {
-        let centred = x.sub(&total.at(row)?.mul(&part)?)?;
+        let centred = x.sub(&total.element_at(row)?.mul(&part)?)?;
         centred.mul(&centred)
     })?;
     writer.add_block(&output.block_name("mean_variance_norm"), Part::Anchor, output.element_type(), |i| {
         let row = rows.result_index(i)?;
-        let deviation = apply_unary(UnaryOp::Sqrt, &squares.at(&row)?.mul(&part)?, dtype)?;
-        data.at(i)?.sub(&total.at(&row)?.mul(&part)?)?.div(&deviation.add(&constant(dtype, epsilon)?)?)
+        let deviation = apply_unary(UnaryOp::Sqrt, &squares.element_at(&row)?.mul(&part)?, dtype)?;
+        data.element_at(i)?.sub(&total.element_at(&row)?.mul(&part)?)?.div(&deviation.add(&constant(dtype, epsilon)?)?)
     })
 }
 
@@ -143,10 +145,10 @@ fn lp_norm(writer: &mut Writer, axis: i64, order: i64, data: &Tensor, output: &O
         _ => x.mul(&x),
     })?;
     writer.add_block(&output.block_name("lp_norm"), Part::Anchor, output.element_type(), |i| {
-        let power = powers.at(&rows.result_index(i)?)?;
+        let power = powers.element_at(&rows.result_index(i)?)?;
         let norm = if order == 1 { power } else { apply_unary(UnaryOp::Sqrt, &power, output.dtype)? };
         let zero = constant(output.dtype, 0.0)?;
-        norm.equal(&zero)?.select(&zero, &data.at(i)?.div(&norm)?)
+        norm.equal(&zero)?.select(&zero, &data.element_at(i)?.div(&norm)?)
     })
 }
 
@@ -167,7 +169,7 @@ fn group_norm(writer: &mut Writer, groups: i64, epsilon: f64, inputs: &[Tensor],
         let channel = i[1].mul(&index_constant(per_group)?)?.add(&loops[0].variable)?;
         let mut at = vec![i[0].clone(), channel];
         at.extend(loops[1..].iter().map(|axis| axis.variable.clone()));
-        data.at(&at)
+        data.element_at(&at)
     };
     let axes = loops()?;
     let total = writer.add_block(&output.block_name("norm_sum"), Part::Helper, (dtype, &rows), |i| {
@@ -175,16 +177,16 @@ fn group_norm(writer: &mut Writer, groups: i64, epsilon: f64, inputs: &[Tensor],
     })?;
     let axes = loops()?;
     let squares = writer.add_block(&output.block_name("norm_squares"), Part::Helper, (dtype, &rows), |i| {
-        let centred = read(i, &axes)?.sub(&total.at(i)?.mul(&part)?)?;
+        let centred = read(i, &axes)?.sub(&total.element_at(i)?.mul(&part)?)?;
         reduce_axes(Reduction::Sum, dtype, &centred.mul(&centred)?, &axes)
     })?;
     writer.add_block(&output.block_name("group_norm"), Part::Anchor, output.element_type(), |i| {
         let row = [i[0].clone(), i[1].floor_div(&index_constant(per_group)?)?];
         let channel = [i[1].clone()];
-        let centred = data.at(i)?.sub(&total.at(&row)?.mul(&part)?)?;
-        let variance = squares.at(&row)?.mul(&part)?.add(&constant(dtype, epsilon)?)?;
+        let centred = data.element_at(i)?.sub(&total.element_at(&row)?.mul(&part)?)?;
+        let variance = squares.element_at(&row)?.mul(&part)?.add(&constant(dtype, epsilon)?)?;
         let normal = centred.div(&apply_unary(UnaryOp::Sqrt, &variance, dtype)?)?;
-        normal.mul(&scale.at(&channel)?)?.add(&shift.at(&channel)?)
+        normal.mul(&scale.element_at(&channel)?)?.add(&shift.element_at(&channel)?)
     })
 }
 
@@ -203,15 +205,15 @@ fn normalise_channels(
         let inside = channel.at_least(&index_constant(0)?)?.and(&channel.less(&index_constant(channels)?)?)?;
         let mut at = i.to_vec();
         at[1] = channel;
-        let x = data.at(&at)?;
+        let x = data.element_at(&at)?;
         let term = inside.if_then_else(&x.mul(&x)?, &constant(dtype, 0.0)?)?;
         reduce_axes(Reduction::Sum, dtype, &term, std::slice::from_ref(&near))
     })?;
     writer.add_block(&output.block_name("lrn"), Part::Epilogue, output.element_type(), |i| {
         let wide = wide_type(dtype);
-        let base = squares.at(i)?.mul(&constant(dtype, alpha / size as f64)?)?.add(&constant(dtype, bias)?)?;
+        let base = squares.element_at(i)?.mul(&constant(dtype, alpha / size as f64)?)?.add(&constant(dtype, bias)?)?;
         let power = base.cast(wide)?.function_with("tirx.pow", &constant(wide, beta)?, wide)?.cast(dtype)?;
-        data.at(i)?.div(&power)
+        data.element_at(i)?.div(&power)
     })
 }
 
@@ -226,14 +228,14 @@ fn softmax_rows(writer: &mut Writer, dimension: i64, log: bool, data: &Tensor, o
             reduce_axes(
                 how,
                 dtype,
-                &source.at(&insert_dimension(i, dimension, &along.variable))?,
+                &source.element_at(&insert_dimension(i, dimension, &along.variable))?,
                 std::slice::from_ref(&along),
             )
         })
     };
     let maximum = row_reduction(writer, "softmax_max", Reduction::Max, data)?;
     let shifted = |i: &[Expression]| -> std::result::Result<Expression, TvmError> {
-        data.at(i)?.sub(&maximum.at(&remove_dimension(i, dimension))?)
+        data.element_at(i)?.sub(&maximum.element_at(&remove_dimension(i, dimension))?)
     };
     let exponential =
         writer.add_block(&output.block_name("softmax_exp"), Part::Helper, output.element_type(), |i| {
@@ -241,8 +243,12 @@ fn softmax_rows(writer: &mut Writer, dimension: i64, log: bool, data: &Tensor, o
         })?;
     let sum = row_reduction(writer, "softmax_sum", Reduction::Sum, &exponential)?;
     writer.add_block(&output.block_name("softmax"), Part::Anchor, output.element_type(), |i| {
-        let total = sum.at(&remove_dimension(i, dimension))?;
-        if log { shifted(i)?.sub(&total.call_unary("tirx.log", dtype)?) } else { exponential.at(i)?.div(&total) }
+        let total = sum.element_at(&remove_dimension(i, dimension))?;
+        if log {
+            shifted(i)?.sub(&total.call_unary("tirx.log", dtype)?)
+        } else {
+            exponential.element_at(i)?.div(&total)
+        }
     })
 }
 

@@ -23,14 +23,14 @@ pub(super) fn lower_pointwise(
             "scale_shift",
             Box::new(|place| {
                 let channel = [place[axis_of(*axis, place.len())].clone()];
-                read(0, place)?.mul(&inputs[1].at(&channel)?)?.add(&inputs[2].at(&channel)?)
+                read(0, place)?.mul(&inputs[1].element_at(&channel)?)?.add(&inputs[2].element_at(&channel)?)
             }),
         ),
         Op::BiasAdd(BiasAdd { axis }) => (
             "bias",
             Box::new(|place| {
                 let channel = [place[axis_of(*axis, place.len())].clone()];
-                read(0, place)?.add(&inputs[1].at(&channel)?)
+                read(0, place)?.add(&inputs[1].element_at(&channel)?)
             }),
         ),
         Op::Unary(Unary { function }) => {
@@ -72,7 +72,7 @@ pub(super) fn broadcast_read(operand: &Tensor, place: &[Expression]) -> Element 
         .zip(&place[skipped..])
         .map(|(extent, variable)| if extent.is_always(1) { index_constant(0) } else { Ok(variable.clone()) })
         .collect::<std::result::Result<Vec<_>, _>>()?;
-    operand.at(&indices)
+    operand.element_at(&indices)
 }
 
 /// Normalises an axis that is negative if counted from the end.

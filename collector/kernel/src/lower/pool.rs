@@ -90,7 +90,7 @@ fn pool_windows(
             for d in 0..spatial {
                 at.push(tap_position(window, d, &i[d + 2], &taps[d])?);
             }
-            reduce_axes(how, output.dtype, &pool_term(mode, &padded.at(&at)?)?, &taps)
+            reduce_axes(how, output.dtype, &pool_term(mode, &padded.element_at(&at)?)?, &taps)
         })?
     };
     match mode {
@@ -101,10 +101,14 @@ fn pool_windows(
     }
     let name = output.block_name("pool_avg");
     match share {
-        Some(share) => writer.add_block(&name, Part::Epilogue, output.element_type(), |i| reduced.at(i)?.mul(&share)),
+        Some(share) => {
+            writer.add_block(&name, Part::Epilogue, output.element_type(), |i| reduced.element_at(i)?.mul(&share))
+        }
         None => {
             let counts = count_positions(writer, window, &old, output)?;
-            writer.add_block(&name, Part::Epilogue, output.element_type(), |i| reduced.at(i)?.div(&counts.at(&i[2..])?))
+            writer.add_block(&name, Part::Epilogue, output.element_type(), |i| {
+                reduced.element_at(i)?.div(&counts.element_at(&i[2..])?)
+            })
         }
     }
 }
@@ -144,7 +148,7 @@ fn reduce_columns(
                     at[d + 2] = at[d + 2].min(&index_constant(old[d] - 1)?)?;
                 }
             }
-            data.at(&at)?
+            data.element_at(&at)?
         } else {
             padded_at(data, (&heads, &tails), &at, &outside)?
         };
@@ -173,11 +177,11 @@ fn norm_root(writer: &mut Writer, order: i64, sums: &Tensor, output: &Output) ->
         return Ok(sums.clone());
     }
     writer.add_block(&output.block_name("pool_root"), Part::Epilogue, output.element_type(), |i| match order {
-        2 => apply_unary(UnaryOp::Sqrt, &sums.at(i)?, output.dtype),
+        2 => apply_unary(UnaryOp::Sqrt, &sums.element_at(i)?, output.dtype),
         _ => {
             let wide = super::pointwise::wide_type(output.dtype);
             let power = constant(wide, 1.0 / order as f64)?;
-            sums.at(i)?.cast(wide)?.function_with("tirx.pow", &power, wide)?.cast(output.dtype)
+            sums.element_at(i)?.cast(wide)?.function_with("tirx.pow", &power, wide)?.cast(output.dtype)
         }
     })
 }
@@ -210,7 +214,7 @@ fn pool_adaptive(writer: &mut Writer, mode: PoolMode, data: &Tensor, output: &Ou
             at.push(place);
         }
         let inside = inside.expect("a pool has at least one spatial dimension");
-        let x = pool_term(mode, &data.at(&at)?)?;
+        let x = pool_term(mode, &data.element_at(&at)?)?;
         reduce_axes(how, output.dtype, &inside.if_then_else(&x, &outside)?, &taps)
     })?;
     match mode {
@@ -227,7 +231,9 @@ fn pool_adaptive(writer: &mut Writer, mode: PoolMode, data: &Tensor, output: &Ou
                         Some(count) => count.mul(&length)?,
                     });
                 }
-                reduced.at(i)?.div(&count.expect("a pool has at least one spatial dimension").cast(output.dtype)?)
+                reduced
+                    .element_at(i)?
+                    .div(&count.expect("a pool has at least one spatial dimension").cast(output.dtype)?)
             })
         }
     }

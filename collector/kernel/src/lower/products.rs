@@ -42,7 +42,7 @@ pub(super) fn multiply_elements(
     dtype: DType,
 ) -> Element {
     let read = |(tensor, at): (&Tensor, &[Expression]), zero: i64| {
-        let element = tensor.at(at)?;
+        let element = tensor.element_at(at)?;
         // Equal types stay plain reads.
         let wide = if tensor.dtype == dtype { element } else { element.cast(dtype)? };
         if zero == 0 { Ok(wide) } else { wide.sub(&constant(dtype, zero as f64)?) }
@@ -67,7 +67,7 @@ pub(super) fn unblock_result(
         let mut at = i.to_vec();
         at[dimension] = i[dimension].floor_div(&index_constant(block)?)?;
         at.push(i[dimension].floor_mod(&index_constant(block)?)?);
-        blocked.at(&at)
+        blocked.element_at(&at)
     })
 }
 

@@ -26,7 +26,7 @@ pub(super) fn lower_quantised(
             let (low, high) = to.integer_range().expect("checked by shape inference");
             writer.add_block(&output.block_name("quantize"), output.block_part(), output.element_type(), |i| {
                 let scale = float(per_channel(&inputs[1], i, *axis)?)?;
-                let whole = float(inputs[0].at(i)?)?.div(&scale)?.nearest()?;
+                let whole = float(inputs[0].element_at(i)?)?.div(&scale)?.nearest()?;
                 let moved = match zero(i, *axis)? {
                     Some(zero) => whole.add(&zero)?,
                     None => whole,
@@ -37,7 +37,7 @@ pub(super) fn lower_quantised(
         Op::Dequantize(Dequantize { axis }) => {
             writer.add_block(&output.block_name("dequantize"), output.block_part(), output.element_type(), |i| {
                 // Sums of 32 bits are moved before they lose digits.
-                let stored = inputs[0].at(i)?.cast(DType::I32)?;
+                let stored = inputs[0].element_at(i)?.cast(DType::I32)?;
                 let moved = match inputs.get(2) {
                     Some(zero) => stored.sub(&per_channel(zero, i, *axis)?.cast(DType::I32)?)?,
                     None => stored,
@@ -48,7 +48,7 @@ pub(super) fn lower_quantised(
         Op::Requantize(Requantize { to, axis, zero, low, high }) => {
             writer.add_block(&output.block_name("requantize"), output.block_part(), output.element_type(), |i| {
                 let multiplier = float(per_channel(&inputs[1], i, *axis)?)?;
-                let whole = float(inputs[0].at(i)?)?.mul(&multiplier)?.nearest()?;
+                let whole = float(inputs[0].element_at(i)?)?.mul(&multiplier)?.nearest()?;
                 clamp_to_range(&whole.add(&constant(wide, *zero as f64)?)?, wide, *low, *high)?.cast(*to)
             })
         }
@@ -59,9 +59,9 @@ pub(super) fn lower_quantised(
 
 fn per_channel(scale: &Tensor, place: &[Expression], axis: i64) -> Element {
     if scale.extents.is_empty() {
-        return scale.at(&[]);
+        return scale.element_at(&[]);
     }
-    scale.at(&[place[axis_of(axis, place.len())].clone()])
+    scale.element_at(&[place[axis_of(axis, place.len())].clone()])
 }
 
 /// Clamps to integer bounds. The largest `i32` is not representable in `f32`; the next lower float is used.

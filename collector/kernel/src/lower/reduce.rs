@@ -115,10 +115,12 @@ fn reduce_rows(
     };
     let loops = rows.reduction_loops(data)?;
     let reduced = writer.add_block(&output.block_name(function.name()), Part::Anchor, output.element_type(), |i| {
-        reduce_axes(how, dtype, &term(data.at(&rows.data_index(i, &loops))?)?, &loops)
+        reduce_axes(how, dtype, &term(data.element_at(&rows.data_index(i, &loops))?)?, &loops)
     })?;
     let last = |writer: &mut Writer, name: &str, element: &dyn Fn(&Expression) -> Element| {
-        writer.add_block(&output.block_name(name), Part::Epilogue, output.element_type(), |i| element(&reduced.at(i)?))
+        writer.add_block(&output.block_name(name), Part::Epilogue, output.element_type(), |i| {
+            element(&reduced.element_at(i)?)
+        })
     };
     match function {
         ReduceOp::Mean => {
@@ -136,15 +138,15 @@ fn log_sum_exp(writer: &mut Writer, rows: &ReducedRows, data: &Tensor, output: &
     let dtype = output.dtype;
     let loops = rows.reduction_loops(data)?;
     let largest = writer.add_block(&output.block_name("reduce_largest"), Part::Helper, output.element_type(), |i| {
-        reduce_axes(Reduction::Max, dtype, &data.at(&rows.data_index(i, &loops))?, &loops)
+        reduce_axes(Reduction::Max, dtype, &data.element_at(&rows.data_index(i, &loops))?, &loops)
     })?;
     let loops = rows.reduction_loops(data)?;
     let sum = writer.add_block(&output.block_name("reduce_sum_exp"), Part::Anchor, output.element_type(), |i| {
-        let shifted = data.at(&rows.data_index(i, &loops))?.sub(&largest.at(i)?)?;
+        let shifted = data.element_at(&rows.data_index(i, &loops))?.sub(&largest.element_at(i)?)?;
         reduce_axes(Reduction::Sum, dtype, &apply_unary(UnaryOp::Exp, &shifted, dtype)?, &loops)
     })?;
     writer.add_block(&output.block_name("reduce_log"), Part::Epilogue, output.element_type(), |i| {
-        apply_unary(UnaryOp::Log, &sum.at(i)?, dtype)?.add(&largest.at(i)?)
+        apply_unary(UnaryOp::Log, &sum.element_at(i)?, dtype)?.add(&largest.element_at(i)?)
     })
 }
 
@@ -161,7 +163,7 @@ fn arg_reduce(
     let loops = rows.reduction_loops(data)?;
     let extreme =
         writer.add_block(&output.block_name("arg_extreme"), Part::Helper, (data.dtype, &output.extents), |i| {
-            reduce_axes(how, data.dtype, &data.at(&rows.data_index(i, &loops))?, &loops)
+            reduce_axes(how, data.dtype, &data.element_at(&rows.data_index(i, &loops))?, &loops)
         })?;
     let loops = rows.reduction_loops(data)?;
     let (nearest, elsewhere) = if last {
@@ -170,11 +172,11 @@ fn arg_reduce(
         (Reduction::Min, data.extents[rows.axes[0]].as_expression()?)
     };
     let place = writer.add_block(&output.block_name("arg_place"), Part::Anchor, (PLACE, &output.extents), |i| {
-        let is_extreme = data.at(&rows.data_index(i, &loops))?.equal(&extreme.at(i)?)?;
+        let is_extreme = data.element_at(&rows.data_index(i, &loops))?.equal(&extreme.element_at(i)?)?;
         reduce_axes(nearest, PLACE, &is_extreme.select(&loops[0].variable, &elsewhere)?.cast(PLACE)?, &loops)
     })?;
     writer.add_block(&output.block_name("arg_wide"), Part::Epilogue, output.element_type(), |i| {
-        place.at(i)?.cast(DType::I64)
+        place.element_at(i)?.cast(DType::I64)
     })
 }
 
@@ -184,7 +186,7 @@ fn arg_top(writer: &mut Writer, along: usize, largest: bool, data: &Tensor, outp
     let rank = writer.add_block(&output.block_name("top_rank"), Part::Helper, (PLACE, &data.extents), |i| {
         let mut at = i.to_vec();
         at[along] = other.variable.clone();
-        let (theirs, own) = (data.at(&at)?, data.at(i)?);
+        let (theirs, own) = (data.element_at(&at)?, data.element_at(i)?);
         let is_better = if largest { theirs.greater(&own)? } else { theirs.less(&own)? };
         let is_earlier = other.variable.less(&i[along])?.select(&index_constant(1)?, &index_constant(0)?)?;
         let of_equals = theirs.equal(&own)?.select(&is_earlier, &index_constant(0)?)?;
@@ -196,11 +198,11 @@ fn arg_top(writer: &mut Writer, along: usize, largest: bool, data: &Tensor, outp
     let place = writer.add_block(&output.block_name("top_place"), Part::Anchor, (PLACE, &output.extents), |i| {
         let mut at = i.to_vec();
         at[along] = other.variable.clone();
-        let term = rank.at(&at)?.equal(&i[along])?.select(&other.variable, &index_constant(0)?)?;
+        let term = rank.element_at(&at)?.equal(&i[along])?.select(&other.variable, &index_constant(0)?)?;
         reduce_axes(Reduction::Max, PLACE, &term.cast(PLACE)?, std::slice::from_ref(&other))
     })?;
     writer.add_block(&output.block_name("top_wide"), Part::Epilogue, output.element_type(), |i| {
-        place.at(i)?.cast(DType::I64)
+        place.element_at(i)?.cast(DType::I64)
     })
 }
 
@@ -224,7 +226,7 @@ fn cum_sum(
             (true, false) => k.at_least(own)?,
             (true, true) => k.greater(own)?,
         };
-        let term = counts.select(&data.at(&at)?, &constant(output.dtype, 0.0)?)?;
+        let term = counts.select(&data.element_at(&at)?, &constant(output.dtype, 0.0)?)?;
         reduce_axes(Reduction::Sum, output.dtype, &term, std::slice::from_ref(&other))
     })
 }

@@ -46,7 +46,7 @@ pub(super) fn lower_resample(
 fn weighted_sum(data: &Tensor, terms: &[Term]) -> Element {
     let mut sum: Option<Expression> = None;
     for (at, weight) in terms {
-        let read = data.at(at)?;
+        let read = data.element_at(at)?;
         let term = match weight {
             Some(weight) => read.mul(weight)?,
             None => read,

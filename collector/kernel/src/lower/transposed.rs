@@ -92,7 +92,7 @@ pub(super) fn merge_phases(writer: &mut Writer, apart: &Tensor, strides: &[i64],
         for (place, &stride) in i[2..].iter().zip(strides) {
             at.push(place.floor_div(&index_constant(stride)?)?);
         }
-        apart.at(&at)
+        apart.element_at(&at)
     })
 }
 
@@ -127,7 +127,7 @@ fn spread_out(
             inside = Some(super::movement::join_conditions(inside, within.and(&is_input)?)?);
             at.push(source);
         }
-        inside.expect("there is at least one spatial dimension").if_then_else(&data.at(&at)?, &zero)
+        inside.expect("there is at least one spatial dimension").if_then_else(&data.element_at(&at)?, &zero)
     })?;
     let per_group = writer.known_extent(&data.extents[1])? / shape.window.groups;
     let outputs_per_group = writer.known_extent(&output.extents[1])? / shape.window.groups;

@@ -36,14 +36,21 @@ pub(super) fn convolve_winograd(
     let padded = form.pad_channels_last(writer, data, pads, &[images, reached[0], reached[1], sources])?;
     let like = known_sizes(&[window, images, tiles[0], reached[1], sources]);
     let rows = writer.add_block(&output.block_name("winograd_rows"), Part::Helper, (data.dtype, &like), |i| {
-        let read = |at: i64| padded.at(&[i[1].clone(), window_position(&i[2], tile, at)?, i[3].clone(), i[4].clone()]);
+        let read =
+            |at: i64| padded.element_at(&[i[1].clone(), window_position(&i[2], tile, at)?, i[3].clone(), i[4].clone()]);
         form.multiply_row(transforms.window, &i[0], read)
     })?;
     let like = known_sizes(&[window, window, images, tiles[0], tiles[1], sources]);
     let windows =
         writer.add_block(&output.block_name("winograd_windows"), Part::Windows, (data.dtype, &like), |i| {
             let read = |at: i64| {
-                rows.at(&[i[0].clone(), i[2].clone(), i[3].clone(), window_position(&i[4], tile, at)?, i[5].clone()])
+                rows.element_at(&[
+                    i[0].clone(),
+                    i[2].clone(),
+                    i[3].clone(),
+                    window_position(&i[4], tile, at)?,
+                    i[5].clone(),
+                ])
             };
             form.multiply_row(transforms.window, &i[1], read)
         })?;
@@ -51,20 +58,20 @@ pub(super) fn convolve_winograd(
     let like = known_sizes(&[window, window, blocks, images, tiles[0], tiles[1], block]);
     let products = writer.add_block(&output.block_name("conv_winograd"), Part::Anchor, (output.dtype, &like), |i| {
         let at = |places: &[usize]| places.iter().map(|&place| i[place].clone()).collect::<Vec<_>>();
-        let left = windows.at(&[at(&[0, 1, 3, 4, 5]), vec![channel.variable.clone()]].concat())?;
-        let right = weight.at(&[at(&[0, 1, 2]), vec![channel.variable.clone()], at(&[6])].concat())?;
+        let left = windows.element_at(&[at(&[0, 1, 3, 4, 5]), vec![channel.variable.clone()]].concat())?;
+        let right = weight.element_at(&[at(&[0, 1, 2]), vec![channel.variable.clone()], at(&[6])].concat())?;
         reduce_axes(Reduction::Sum, output.dtype, &left.mul(&right)?, std::slice::from_ref(&channel))
     })?;
     let like = known_sizes(&[tile, window, blocks, images, tiles[0], tiles[1], block]);
     let back = writer.add_block(&output.block_name("winograd_back"), Part::Helper, (output.dtype, &like), |i| {
-        let read = |at: i64| products.at(&[&[index_constant(at)?], &i[1..]].concat());
+        let read = |at: i64| products.element_at(&[&[index_constant(at)?], &i[1..]].concat());
         form.multiply_row(transforms.result, &i[0], read)
     })?;
     let like = known_sizes(&[images, blocks, tiles[0], tile, tiles[1], tile, block]);
     let tiled = writer.add_block(&output.block_name("winograd_tiles"), Part::Helper, (output.dtype, &like), |i| {
         let read = |at: i64| {
             let places = [1, 0, 2, 4, 6].map(|place| i[place].clone());
-            back.at(&[&[i[3].clone(), index_constant(at)?], &places[..]].concat())
+            back.element_at(&[&[i[3].clone(), index_constant(at)?], &places[..]].concat())
         };
         form.multiply_row(transforms.result, &i[5], read)
     })?;
@@ -72,7 +79,7 @@ pub(super) fn convolve_winograd(
         let (tile, block) = (index_constant(tile)?, index_constant(block)?);
         let split = |place: &Expression, by: &Expression| Ok([place.floor_div(by)?, place.floor_mod(by)?]);
         let ([outer, lane], [y, dy], [x, dx]) = (split(&i[1], &block)?, split(&i[2], &tile)?, split(&i[3], &tile)?);
-        tiled.at(&[i[0].clone(), outer, y, dy, x, dx, lane])
+        tiled.element_at(&[i[0].clone(), outer, y, dy, x, dx, lane])
     })
 }
 

@@ -241,7 +241,7 @@ pub fn input_tensor(name: &str, dtype: DType, extents: &[Extent]) -> Result<Tens
 }
 
 impl Tensor {
-    pub fn at(&self, indices: &[Expression]) -> Result<Expression> {
+    pub fn element_at(&self, indices: &[Expression]) -> Result<Expression> {
         let indices: Vec<Value> = indices.iter().map(|index| index.0.clone()).collect();
         call!(names::TENSOR_LOAD, &self.value, indices).map(Expression)
     }

@@ -29,7 +29,7 @@ macro_rules! functions {
             /// # Safety
             ///
             /// `table` is the library's table of version [`VERSION`] or later.
-            pub unsafe fn of(table: *const *const c_void) -> OnnxRuntimeFunctions {
+            pub unsafe fn from_table(table: *const *const c_void) -> OnnxRuntimeFunctions {
                 OnnxRuntimeFunctions {
                     $($field: {
                         // SAFETY: the interface defines this signature at this index.

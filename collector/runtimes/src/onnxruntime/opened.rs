@@ -42,7 +42,7 @@ pub fn open_library() -> Result<OnnxRuntime> {
         return Err(unusable(format!("its version {version} has no interface of version {VERSION}")));
     }
     // SAFETY: the library returned the table for this version.
-    let functions = unsafe { OnnxRuntimeFunctions::of(table) };
+    let functions = unsafe { OnnxRuntimeFunctions::from_table(table) };
     let mut environment = null_mut();
     // SAFETY: the text is constant and ends with a zero byte, and the pointer refers to a local variable.
     let status = unsafe { (functions.make_environment)(LOG_ERRORS, c"opcollect".as_ptr(), &mut environment) };

@@ -29,7 +29,7 @@ macro_rules! functions {
 
         impl OpenVinoFunctions {
             /// Fails at the first missing function.
-            pub fn of(library: &Library) -> std::result::Result<OpenVinoFunctions, libloading::Error> {
+            pub fn load_from(library: &Library) -> std::result::Result<OpenVinoFunctions, libloading::Error> {
                 Ok(OpenVinoFunctions {
                     $($field: {
                         // SAFETY: the interface's headers declare this name with this type in all versions since 2022.

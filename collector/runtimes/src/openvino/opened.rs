@@ -30,7 +30,7 @@ pub fn open_library() -> Result<OpenVino> {
         |why: String| RuntimeError::Unusable { runtime: DESCRIBED.name, file: file.display().to_string(), why };
     // SAFETY: the file is the pinned wheel's library, whose initialisers are trusted like the program itself.
     let library = unsafe { Library::new(&file) }.map_err(|error| unusable(error.to_string()))?;
-    let functions = OpenVinoFunctions::of(&library).map_err(|error| unusable(error.to_string()))?;
+    let functions = OpenVinoFunctions::load_from(&library).map_err(|error| unusable(error.to_string()))?;
     let version = parse_version(&functions)?;
     let mut core = null_mut();
     // SAFETY: the pointer refers to a local variable.

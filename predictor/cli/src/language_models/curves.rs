@@ -5,7 +5,7 @@ use super::answers::{kernel_times, predict_server};
 use super::texts::format_heading;
 use crate::{DONE, DONE_WITH_LOSSES, print_json, print_text, stdout_paper};
 use predictor::{Error, Result};
-use report::{Cell, Table, format_duration, format_number, format_percent, number_column, text_column};
+use report::{Cell, Table, format_duration, format_number, number_column, text_column};
 use serde::Serialize;
 use serde_json::json;
 use serving::KernelTimes;
@@ -133,12 +133,12 @@ fn describe_curve(curve: &ServerCurve) -> String {
     let meaning = match (curve.over.as_str(), curve.knee) {
         (_, None) => "no knee within what fits".to_owned(),
         ("batch", Some(at)) => {
-            let least = format_percent(LEAST_GAIN - 1.0);
-            format!("from a batch of {at}, twice the batch gains less than {least} throughput or does not fit")
+            let least = 100.0 * (LEAST_GAIN - 1.0);
+            format!("from a batch of {at}, twice the batch gains less than {least:.0} % throughput or does not fit")
         }
         (_, Some(at)) => {
-            let longer = format_percent(LONGEST - 1.0);
-            format!("from a context of {at}, a token takes at least {longer} longer than at the shortest")
+            let longer = 100.0 * (LONGEST - 1.0);
+            format!("from a context of {at}, a token takes at least {longer:.0} % longer than at the shortest")
         }
     };
     format!("\n{}\n{meaning}", table.format_for(&stdout_paper()))
