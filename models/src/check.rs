@@ -59,7 +59,7 @@ impl Graph {
         }
         if let Some(index) = made.iter().position(|made| !made) {
             let place = format!("value {index} `{}`", self.values[index].name);
-            return Err(self.graph_error(place, "nothing makes it: no input, no constant, no operator".to_owned()));
+            return Err(self.graph_error(place, "no input, constant or operator defines it".to_owned()));
         }
         for id in &self.outputs {
             if self.value(*id).is_none() {
@@ -85,7 +85,7 @@ impl Graph {
         self.mark_made(*output, made)?;
         let stored = &self.values[output.0 as usize].ty;
         if *stored != inferred {
-            return Err(format!("its output is stored as {stored}, the shape rule says {inferred}"));
+            return Err(format!("its output is stored as {stored}, but the shape rule gives {inferred}"));
         }
         Ok(())
     }

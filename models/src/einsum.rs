@@ -136,7 +136,7 @@ impl Letters {
         }
         output.extend(term.after.iter().map(of).collect::<Result<Vec<_>, _>>()?);
         let is_twice = (1..output.len()).any(|index| output[..index].contains(&output[index]));
-        if is_twice { Err("a letter stands twice in the result".to_owned()) } else { Ok(output) }
+        if is_twice { Err("a letter occurs twice in the result".to_owned()) } else { Ok(output) }
     }
 
     fn implied_output(&self, operands: &[Vec<usize>]) -> Vec<usize> {
@@ -182,7 +182,7 @@ mod tests {
         assert_eq!(says("ij->i"), "`ij->i` has 1 operands, got 2");
         assert_eq!(says("ij,jk->ik"), "`j` is both 3 and 4");
         assert_eq!(says("ij,kl->ix"), "`x` of the result is in no operand");
-        assert_eq!(says("ij,kl->ii"), "a letter stands twice in the result");
+        assert_eq!(says("ij,kl->ii"), "a letter occurs twice in the result");
         assert_eq!(says("i,kl->i"), "f32[2,3] has 2 dimensions, the equation names 1");
         assert_eq!(says("i1,kl->i"), "`1` in `i1` is no letter");
         assert_eq!(says("...,...->..."), "extents 2 and 4 under `...` do not broadcast");

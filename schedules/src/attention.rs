@@ -60,7 +60,7 @@ pub(crate) fn add_query_tiles(space: &mut Space, task: &Task, machine: &Cpu) {
         LAYOUT
             .to_axis("whether keys are turned, and scores computed in tiles", [LayoutKind::Blocked, LayoutKind::Plain]),
     );
-    space.axes.insert(1, BLOCK.to_axis("places in one register tile (blocked)", blocks));
+    space.axes.insert(1, BLOCK.to_axis("positions in one register tile (blocked)", blocks));
     space.axes.insert(2, TILE_Y.to_axis("queries in one register tile (blocked)", tiles));
     let helpers_at = if batch * heads >= 2 * machine.cores { HelpersAt::Head } else { HelpersAt::Root };
     let knobs = &mut space.default;
@@ -69,7 +69,7 @@ pub(crate) fn add_query_tiles(space: &mut Space, task: &Task, machine: &Cpu) {
     TILE_Y.set(knobs, tile);
     HELPERS_AT.set(knobs, helpers_at);
     if Sight::from_task(task).is_some() {
-        let meaning = "whether places that no query of a register tile sees are left out (blocked)";
+        let meaning = "whether positions that no query of a register tile sees are skipped (blocked)";
         space.axes.push(UNSEEN.to_axis(meaning, [Unseen::Skipped, Unseen::Computed]));
         UNSEEN.set(knobs, Unseen::Skipped);
     }

@@ -89,21 +89,21 @@ pub(crate) fn contraction_space(machine: &Cpu, extents: &Extents, domain: Domain
     let orders = if extents.is_conv { TileOrder::ALL } else { &TileOrder::ALL[..2] };
     axes.push(OUTER.to_axis("order of the loops over tiles, or which is outside", orders.iter().copied()));
     for (axis, meaning, tiles) in [
-        (&CACHE_C, "tiles along channels that are taken together", extents.channels),
-        (&CACHE_Y, "tiles along rows that are taken together", extents.rows),
-        (&CACHE_X, "tiles along columns that are taken together", extents.columns),
+        (&CACHE_C, "tiles along channels per block", extents.channels),
+        (&CACHE_Y, "tiles along rows per block", extents.rows),
+        (&CACHE_X, "tiles along columns per block", extents.columns),
     ] {
         if tiles > 1 {
             axes.push(axis.to_axis(meaning, TOGETHER.into_iter().filter(|&together| together <= tiles)));
         }
     }
     axes.push(SUM_AT.to_axis(
-        "whether sums of a tile, or of tiles taken together, are finished first",
+        "whether the sums of a tile, or of a block of tiles, are finished first",
         [SumAt::Tile, SumAt::Cache],
     ));
     let parts: Vec<i64> = PARTS.into_iter().filter(|part| *part < extents.depth && extents.depth % part == 0).collect();
     if !parts.is_empty() {
-        let text = "steps of the depth that tiles taken together sum at once";
+        let text = "steps of the depth that a block of tiles sums at once";
         axes.push(CACHE_R.to_axis(text, std::iter::once(1).chain(parts)));
     }
     axes.push(PARALLEL.to_axis("outer loops fused and run on the pool", [1, 2, 3]));
@@ -113,7 +113,7 @@ pub(crate) fn contraction_space(machine: &Cpu, extents: &Extents, domain: Domain
     }
     if may_copy(extents) {
         axes.push(COPY_AT.to_axis(
-            "where what tiles read is copied, so that it lies together",
+            "where the data that tiles read is copied into contiguous memory",
             [CopyAt::No, CopyAt::Outer, CopyAt::Part],
         ));
     }

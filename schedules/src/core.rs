@@ -5,13 +5,13 @@ use accelerator::{Core, Layer, check_fit, default_knobs, knob_choices, layer_of}
 use models::Task;
 
 const MEANINGS: [&str; 7] = [
-    "elements of batch that are on the core together",
-    "rows of the result that are on the core together",
-    "places of a row that are on the core together",
+    "batch elements per pass of the accelerator",
+    "result rows per pass of the accelerator",
+    "result columns per pass of the accelerator",
     "blocks of channels of the data that are loaded together",
-    "blocks of channels of the result that are on the core together",
-    "threads over channels of the result, which take turns",
-    "threads over rows of the result, which take turns",
+    "blocks of result channels per pass of the accelerator",
+    "virtual threads over result channels, which alternate",
+    "virtual threads over result rows, which alternate",
 ];
 
 #[derive(Clone, Debug, PartialEq)]

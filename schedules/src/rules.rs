@@ -44,7 +44,7 @@ fn walked_ratio(domain: &Domain, knobs: &Knobs) -> f64 {
 }
 
 fn core_rule() -> Rule {
-    let text = "data, weights, sums and programs of a cut fit the core's memories, as often as threads want them";
+    let text = "data, weights, sums and programs of a tile fit the accelerator's memories, once per virtual thread";
     Rule { name: CORE, text: text.to_owned() }
 }
 
@@ -99,7 +99,7 @@ impl Space {
         }
         if self.has_axis(SUM_AT.0.name) {
             let text = format!(
-                "tiles whose sums are finished together have at most {CACHED_ELEMENTS} elements, with cache_r {PART_ELEMENTS}, and \
+                "blocks of tiles whose sums are finished first have at most {CACHED_ELEMENTS} elements, with cache_r {PART_ELEMENTS}, and \
                  tiles that are taken together leave out no padding: order is not kernel_first"
             );
             rules.push(Rule { name: CACHED, text });

@@ -69,7 +69,7 @@ pub(crate) fn add_winograd(space: &mut Space, task: &Task, machine: &Cpu) {
     let fits = |places: &i64| tiles.iter().any(|tiles| STRIPS.iter().any(|&strip| tiles.allows_strip(strip, *places)));
     space.axes.push(TILE_P.to_axis("tiles in one register tile (winograd)", (1..=MOST_TILES).filter(fits)));
     let divides = |strip: &i64| tiles.iter().any(|tiles| tiles.allows_strip(*strip, 1));
-    let text = "rows of tiles taken through all steps at once, 0 for all (winograd)";
+    let text = "rows of tiles per pass through all steps, 0 for all (winograd)";
     space.axes.push(STRIP.to_axis(text, STRIPS.into_iter().filter(divides)));
     let knobs = &mut space.default;
     let best = [2, 4].into_iter().flat_map(|tile| shape.best_tile(tile, machine, &blocks));

@@ -102,7 +102,7 @@ fn times_of_another_version_are_neither_trials_nor_answers() {
     store_of(&bench, "older", &older);
 
     let only = run(bench.opcollect("dataset best --store older")).expect(2);
-    assert!(only.stderr.contains("all of other versions than those of this machine"), "{only}");
+    assert!(only.stderr.contains("all of versions other than this machine's"), "{only}");
     assert!(only.stderr.contains("--all-versions"), "{only}");
     let all = run(bench.opcollect("dataset best --store older --all-versions --json")).expect(0);
     assert_eq!(all.json()["tasks"][0]["tvm_version"], "0.0.1", "{all}");

@@ -52,7 +52,7 @@ pub fn in_core_form(task: &Task) -> Result<Task, CpuReason> {
         match &step.op {
             Op::Requantize(Requantize { to, low, high, .. }) => {
                 if *to == DType::U8 {
-                    return cpu_error("its result has no sign, and the core's have one");
+                    return cpu_error("its result is unsigned, but the accelerator's results are signed");
                 }
                 form.append_shift(&step.output);
                 form.append_step(Op::Clip(Clip { low: *low as f64, high: *high as f64 }), &step.output);
@@ -69,7 +69,7 @@ pub fn in_core_form(task: &Task) -> Result<Task, CpuReason> {
                 let other = other.map(|parameter| form.add_parameter(parameter, DType::I32));
                 form.add_step(op.clone(), [before].into_iter().chain(other).collect(), &step.output);
             }
-            op => return cpu_error(format!("`{}` is no operation of the core", op.name())),
+            op => return cpu_error(format!("the accelerator does not support `{}`", op.name())),
         }
         if place == 0 && has_bias && is_sum && !is_requantised {
             form.append_shift(&step.output);
@@ -151,7 +151,7 @@ pub fn layer_of(task: &Task) -> Result<Layer, CpuReason> {
                 _ => matrix_layer(Kind::Elementwise, &data, data.last().copied().unwrap_or(1))?,
             }
         }
-        op => return cpu_error(format!("`{}` is no operation of the core", op.name())),
+        op => return cpu_error(format!("the accelerator does not support `{}`", op.name())),
     };
     check_types(task, &layer)?;
     let (mut next, first) = if layer.kind == Kind::Elementwise { (1, 0) } else { (2, 1) };
@@ -169,12 +169,15 @@ fn check_types(task: &Task, layer: &Layer) -> Result<(), CpuReason> {
     for (place, parameter) in task.parameters.iter().enumerate() {
         let wanted = if place < bytes { DType::I8 } else { DType::I32 };
         if parameter.ty.dtype != wanted {
-            return cpu_error(format!("its parameter {place} is {}, and the core's are {wanted}", parameter.ty.dtype));
+            return cpu_error(format!(
+                "its parameter {place} is {}, but the accelerator needs {wanted}",
+                parameter.ty.dtype
+            ));
         }
     }
     let (last, before) = task.steps.split_last().expect("a task has a step");
     if last.op != (Op::Cast(Cast { to: DType::I8 })) || before.iter().any(|step| step.output.dtype != DType::I32) {
-        return cpu_error("its result has no 8 bits, and the core writes bytes");
+        return cpu_error("its result does not have 8 bits, but the accelerator writes bytes");
     }
     Ok(())
 }
@@ -186,7 +189,10 @@ fn convolution_layer(
     groups: i64,
 ) -> Result<Layer, CpuReason> {
     let (&[images, channels_in, height, width], &[channels_out, depth, rows, columns]) = (data, weights) else {
-        return cpu_error(format!("it has {} spatial dimensions, and the core has 2", data.len().saturating_sub(2)));
+        return cpu_error(format!(
+            "it has {} spatial dimensions, but the accelerator supports 2",
+            data.len().saturating_sub(2)
+        ));
     };
     if dilations.iter().any(|&dilation| dilation != 1) {
         return cpu_error(format!("its windows have gaps (dilations {dilations:?})"));
@@ -196,7 +202,7 @@ fn convolution_layer(
         _ if depth == 1 && channels_in == channels_out => Kind::Depthwise,
         _ => {
             return cpu_error(format!(
-                "it has {groups} groups of {depth} channels; the core sums all channels, or one"
+                "it has {groups} groups of {depth} channels; the accelerator sums either all channels or one"
             ));
         }
     };
@@ -204,7 +210,7 @@ fn convolution_layer(
     let strides: Option<Vec<u32>> = strides.iter().map(small).collect();
     let pads: Option<Vec<u32>> = pads.iter().map(small).collect();
     let (Some(&[down, along]), Some(&[top, left, bottom, right])) = (strides.as_deref(), pads.as_deref()) else {
-        return cpu_error("its strides or pads are none that the core has");
+        return cpu_error("the accelerator does not support its strides or pads");
     };
     let (kernel, strides, pads) = ([rows, columns], [down, along], [top, left, bottom, right]);
     let tensors = Tensors::Images;
@@ -277,7 +283,7 @@ fn post_operations(task: &Task, step: &Step, layer: &Layer, next: &mut usize) ->
         let reads: Vec<usize> = reads.filter(|place| *place >= *next).collect();
         let [place] = reads[..] else { return cpu_error("it reads a parameter twice") };
         if place != *next || step.inputs.last() != Some(&Operand::Parameter(place)) && op == AluOp::ShiftRight {
-            return cpu_error("its parameters stand in another order");
+            return cpu_error("its parameters have a different order");
         }
         *next += 1;
         let shape = task.parameters[place].ty.extents().unwrap_or_default();
@@ -302,7 +308,7 @@ fn post_operations(task: &Task, step: &Step, layer: &Layer, next: &mut usize) ->
     match &step.op {
         Op::BiasAdd(BiasAdd { axis }) => {
             let channel = if layer.tensors == Tensors::Images { 1 } else { step.output.rank() as i64 - 1 };
-            if *axis != channel { cpu_error("its bias is none of channels") } else { per(AluOp::Add, next) }
+            if *axis != channel { cpu_error("its bias is not one value per channel") } else { per(AluOp::Add, next) }
         }
         Op::Binary(Binary { function: BinaryOp::Add }) => per(AluOp::Add, next),
         Op::Binary(Binary { function: BinaryOp::Max }) => per(AluOp::Max, next),
@@ -311,9 +317,9 @@ fn post_operations(task: &Task, step: &Step, layer: &Layer, next: &mut usize) ->
         Op::Unary(Unary { function: UnaryOp::Relu }) => Ok(vec![Post::Immediate(AluOp::Max, 0)]),
         Op::Clip(Clip { low, high }) => match (whole_i16(*low), whole_i16(*high)) {
             (Some(low), Some(high)) => Ok(vec![Post::Immediate(AluOp::Max, low), Post::Immediate(AluOp::Min, high)]),
-            _ => cpu_error(format!("it clips to {low} and {high}, and the core has numbers of 16 bits")),
+            _ => cpu_error(format!("it clips to {low} and {high}, but the accelerator has 16-bit numbers")),
         },
-        op => cpu_error(format!("`{}` is no operation of the core", op.name())),
+        op => cpu_error(format!("the accelerator does not support `{}`", op.name())),
     }
 }
 

@@ -46,7 +46,7 @@ pub fn fold_scales(task: &Task, constants: &[Option<Vec<f64>>]) -> Result<Folded
     for (channel, own) in parts.weights.chunks(per_channel.max(1)).enumerate() {
         let multiplier = parts.multipliers[channel % parts.multipliers.len()];
         if !(multiplier > 0.0 && multiplier <= 1.0) {
-            return cpu_error(format!("a scale of it is {multiplier}, and shifts make numbers smaller"));
+            return cpu_error(format!("one of its scales is {multiplier}; shifts can only reduce numbers"));
         }
         let shift = (-multiplier.log2()).floor().min(SHIFT_MAX);
         let rest = multiplier * shift.exp2();
@@ -131,13 +131,13 @@ fn split_layer<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<Qua
         op => return cpu_error(format!("`{}` is no quantised sum of products", op.name())),
     };
     if w_zero != 0 {
-        return cpu_error(format!("the zero point of its weights is {w_zero}, and the core's is 0"));
+        return cpu_error(format!("the zero point of its weights is {w_zero}, but the accelerator needs 0"));
     }
     for (operand, what) in anchor.inputs.iter().zip(["data", "weights"]) {
         let Operand::Parameter(place) = operand else { return cpu_error("it reads something that is no parameter") };
         let dtype = task.parameters[*place].ty.dtype;
         if dtype != DType::I8 {
-            return cpu_error(format!("its {what} are {dtype}, and the core's have a sign and 8 bits"));
+            return cpu_error(format!("its {what} are {dtype}, but the accelerator needs signed 8-bit numbers"));
         }
     }
     let Some(weights) = numbers(&anchor.inputs[1]).filter(|weights| !weights.is_empty()) else {
@@ -152,7 +152,7 @@ fn split_layer<'a>(task: &Task, constants: &'a [Option<Vec<f64>>]) -> Result<Qua
         _ => return cpu_error("more follows its sums than a bias and a change of scale"),
     };
     let Op::Requantize(Requantize { to: DType::I8, zero, low, high, .. }) = last.op else {
-        return cpu_error(format!("`{}` follows its sums, and the core writes bytes with a sign", last.op.name()));
+        return cpu_error(format!("`{}` follows its sums, but the accelerator writes signed bytes", last.op.name()));
     };
     match numbers(&last.inputs[1]) {
         Some(multipliers) if !multipliers.is_empty() => {

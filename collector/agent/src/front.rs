@@ -145,7 +145,7 @@ fn supervise_session(stream: &TcpStream, options: &Options, key: &Key, folder: &
     };
     let limit = key.timeout.map_or(options.session, |wanted| wanted.min(options.session));
     let (said, end) = match wait_for_end(&mut child, stream, limit)? {
-        How::Left => return Ok(SessionEnd::Bad("ended, since its client had gone".to_owned())),
+        How::Left => return Ok(SessionEnd::Bad("ended, because its client disconnected".to_owned())),
         How::By(status) => match status.signal() {
             Some(number) if number == Signal::SIGALRM as i32 => {
                 let end = "a request took longer than its client's limit";

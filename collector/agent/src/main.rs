@@ -56,13 +56,13 @@ fn main() -> ExitCode {
         ["serve", rest @ ..] => match parse_options(rest) {
             Ok(options) => serve_board(&options),
             Err(why) => {
-                print_warning(&format!("error: {why}\nhint: `opcollect-board --help` says what can be given"));
+                print_warning(&format!("error: {why}\nhint: `opcollect-board --help` lists the options"));
                 return ExitCode::from(2);
             }
         },
         [other, ..] => {
             print_warning(&format!(
-                "error: there is no command `{other}`\nhint: `opcollect-board --help` says what there is"
+                "error: there is no command `{other}`\nhint: `opcollect-board --help` lists the commands"
             ));
             return ExitCode::from(2);
         }

@@ -66,7 +66,7 @@ impl Simulator {
 
     /// Decodes the program of a job and prepares its operands and reference result.
     pub(crate) fn prepare_layer(&mut self, job: &RunJob) -> Result<PreparedLayer<'_>, String> {
-        let program = postcard::from_bytes(&job.object).map_err(|error| format!("its code is none: {error}"))?;
+        let program = postcard::from_bytes(&job.object).map_err(|error| format!("its code is invalid: {error}"))?;
         let known = self.known_task(job)?;
         let operands = known.inputs.iter().map(Tensor::as_bytes).collect();
         Ok(PreparedLayer { program, operands, wanted: known.result.as_bytes() })
@@ -80,7 +80,7 @@ impl Simulator {
             let result = evaluate_task(&task, &inputs).map_err(|error| error.to_string())?;
             self.known = Some(KnownTask { task: job.task.clone(), seed: job.seed, inputs, result });
         }
-        self.known.as_ref().ok_or_else(|| "nothing is known of the task".to_owned())
+        self.known.as_ref().ok_or_else(|| "the task is unknown".to_owned())
     }
 }
 
@@ -154,7 +154,7 @@ fn schedule_program(core: &Core, job: &BuildJob) -> Result<Program, Build> {
     let layer = layer_of(&task).map_err(|why| Build::Rejected(format!("it is the CPU's: {why}")))?;
     let schedule = Schedule::from_json(&job.schedule).map_err(|error| failed(error.to_string()))?;
     let Schedule::Template { knobs } = &schedule else {
-        return Err(Build::Rejected("the core's space has knobs and no traces".to_owned()));
+        return Err(Build::Rejected("the accelerator's schedules have knobs, not traces".to_owned()));
     };
     let knobs = core_knobs(knobs).ok_or_else(|| failed("the schedule is of another space".to_owned()))?;
     generate_program(core, &layer, &knobs).map_err(|misfit| Build::Rejected(format!("it does not fit: {misfit}")))

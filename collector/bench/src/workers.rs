@@ -194,7 +194,9 @@ impl Workers {
                     &mut self.runners;
                 match job.engine {
                     Engine::OnnxRuntime | Engine::OpenVino | Engine::Torch if job.profile.is_some() => {
-                        Ok(RunReply::Unsupported("only programs of our own code tell of their operators".to_owned()))
+                        Ok(RunReply::Unsupported(
+                            "only models compiled by this project can be profiled by operator".to_owned(),
+                        ))
                     }
                     Engine::Program => call_runner(network, builders, &busy, job, *deadline),
                     Engine::Cuda => {

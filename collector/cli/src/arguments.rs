@@ -216,7 +216,7 @@ pub enum Command {
         #[command(subcommand)]
         command: TraceCommand,
     },
-    /// Serve a board, or simulate an operator on the core on its fabric
+    /// Serve this machine as a board, or simulate a board's FPGA accelerator
     Board {
         #[command(subcommand)]
         command: BoardCommand,

@@ -340,7 +340,7 @@ impl CounterImage {
     fn new(bytes: usize) -> Result<CounterImage> {
         const MOST_BYTES: usize = 256 << 20;
         if bytes > MOST_BYTES {
-            return Err(CuptiError::Unsupported(format!("CUPTI wants {bytes} bytes at once")));
+            return Err(CuptiError::Unsupported(format!("CUPTI requests a buffer of {bytes} bytes")));
         }
         Ok(CounterImage { words: vec![0; bytes.div_ceil(size_of::<u64>())], bytes })
     }
@@ -369,7 +369,7 @@ fn check_support(asked: &given::Supported) -> Result<()> {
         return Ok(());
     }
     let parts = [
-        (asked.architecture, "its architecture is older than the profiler"),
+        (asked.architecture, "its architecture is too old for the profiler"),
         (asked.sli, "it is joined to others by SLI"),
         (asked.virtual_gpu, "it is a virtual GPU without profiling"),
         (asked.confidential, "it computes confidentially"),

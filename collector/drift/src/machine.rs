@@ -66,7 +66,7 @@ pub(super) fn estimate_machine(history: &History) -> (MachineDrift, Vec<String>)
 fn without_sentinels(lines: usize) -> String {
     match lines >= LINES_MIN {
         true => format!(
-            "no sentinel ran: the median of all {lines} lines stands for the machine, so a change common to all lines is attributed to it"
+            "no sentinel ran: the median of all {lines} lines represents the machine, so a change common to all lines is attributed to it"
         ),
         false => "no sentinel ran: changes of the machine and of the code cannot be separated".to_owned(),
     }

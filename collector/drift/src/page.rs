@@ -29,11 +29,11 @@ pub fn render_page(name: &str, history: &History, drift: &Drift, turns: &[Turn])
         }
         body.push_str("</table></div>\n");
     }
-    body.push_str("<h2>Nights and operators</h2>\n<p class=\"soft\">The middle of all lines of an operator over their first night, \
+    body.push_str("<h2>Nights and operators</h2>\n<p class=\"soft\">The median of all lines of an operator relative to their first night, \
         without what the machine did; the last rows are what the sentinels say of the machine.</p>\n");
     let _ = writeln!(body, "<figure>{}</figure>", heat_map(history, &drift.machine));
     if !turns.is_empty() {
-        body.push_str("<h2>Turns</h2>\n<ul>");
+        body.push_str("<h2>Change points</h2>\n<ul>");
         turns.iter().take(CURVES).for_each(|turn| {
             let _ = write!(body, "<li>{}</li>", escape_html(&describe_turn(turn)));
         });

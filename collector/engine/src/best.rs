@@ -46,7 +46,7 @@ pub fn find_best(store: &Path, question: &Question, observer: &dyn Observer) -> 
             0 => Failure::usage(format!("`{}` has no matching time", store.display()))
                 .with_hint("`opcollect dataset stats` shows the contents of a store"),
             left_out => Failure::usage(format!(
-                "`{}` has {left_out} matching times, all of other versions than those of this machine",
+                "`{}` has {left_out} matching times, all of versions other than this machine's",
                 store.display()
             ))
             .with_hint("measure again, or use them with `--all-versions`"),

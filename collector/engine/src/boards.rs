@@ -164,7 +164,7 @@ impl Board {
                         .to_owned()
                 }
                 _ => format!(
-                    "the core of {} is timed on the board, from the first register write to completion; this was never tested on hardware, so check the first results",
+                    "the accelerator of {} is timed on the board, from the first register write to completion; this path is untested on hardware, so check the first results",
                     self.display_name()
                 ),
             });
@@ -265,7 +265,7 @@ pub fn connect_core(
     fabric: &Fabric,
     jobs: u32,
 ) -> Result<(FabricBoard, Standing)> {
-    const SETUP: &str = "start its agent with `--fpga devmem`, or with `--fpga simulated` without a core; without `--host` and `--tracker` the core is simulated on this machine";
+    const SETUP: &str = "start its agent with `--fpga devmem`, or with `--fpga simulated` on a board without the accelerator; without `--host` and `--tracker` the accelerator is simulated on this machine";
     let useless = [("--cross-cc", wanted.cross_cc.is_some()), ("--on-hardware", wanted.on_hardware)];
     if let Some((flag, _)) = useless.into_iter().find(|(_, is_given)| *is_given) {
         return Err(Failure::usage(format!("`{flag}` does not apply to `--unit fpga`")));

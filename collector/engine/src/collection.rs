@@ -182,7 +182,7 @@ impl Collection<'_> {
                 let heard = tuning.learn_lessons(&lessons, self.campaign.target);
                 if heard > 0 {
                     self.observer.note(format!(
-                        "tuners start with {heard} times of other tasks, hosts, versions or plans in the store"
+                        "tuners start with {heard} measurements of other tasks, hosts, versions or plans in the store"
                     ));
                 }
                 let records = pass::read_records_with_features(self.store, tasks, Choose::Middle)?;

@@ -41,7 +41,7 @@ choice! {
         Torch = "torch",
         /// Compiled code, concurrent by `--plan`
         Plan = "plan",
-        /// Compiled code, sequential, in the threads that run plans
+        /// Compiled code, one operator at a time, on the threads of `plan`
         Sequential = "sequential",
         /// Compiled code, ready operators concurrent on separate cores
         Stream = "stream",
@@ -347,9 +347,7 @@ fn describe_noise(report: &Report) -> String {
         .fold(None, |most: Option<f64>, one| Some(most.map_or(one, |most| most.max(one))));
     match least {
         None => "the noise between processes is unknown: give `--rounds 6` or more".to_owned(),
-        Some(_) if report.variants.len() == 1 => {
-            "there is nothing to compare with: give a second `--variant`".to_owned()
-        }
+        Some(_) if report.variants.len() == 1 => "nothing to compare with; give a second `--variant`".to_owned(),
         Some(least) if report.has_agreement => {
             format!("differences below {} are within the noise between processes", format_percent(least))
         }

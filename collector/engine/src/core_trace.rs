@@ -71,12 +71,12 @@ pub fn trace_core(
     let fabric = Fabric::parse_text(&config.target).map_err(Failure::usage)?;
     let tasks = planned_tasks(config, models).map_err(|error| Failure::usage(format_chain(&error)))?;
     let Some(planned) = options.task.checked_sub(1).and_then(|place| tasks.get(place)) else {
-        let message = format!("the core computes no task {} of these models", options.task);
+        let message = format!("the accelerator does not support task {} of these models", options.task);
         return Err(Failure::usage(message).with_hint(format!("they have {}", tasks.len())));
     };
     let layer = layer_of(&planned.task).map_err(Failure::usage)?;
     let default = task_space(&planned.task, &target.machine).default;
-    let default = core_knobs(&default).ok_or_else(|| Failure::usage("no tiling of this task fits the core"))?;
+    let default = core_knobs(&default).ok_or_else(|| Failure::usage("no tiling of this task fits the accelerator"))?;
     let knobs = replace_knobs(default, options.knobs)?;
     let program = generate_program(&fabric.core(), &layer, &knobs)
         .map_err(|why| Failure::usage(format!("this schedule does not fit: {why}")))?;

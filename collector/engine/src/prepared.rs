@@ -471,7 +471,7 @@ pub fn refuse_sweeps(config: &Config, what_runs: &str) -> Result<()> {
         return refused("--attention both", "cuts a model in two ways");
     }
     if config.variations > 0 {
-        return refused("--variations", "makes tasks that stand in no model");
+        return refused("--variations", "creates tasks that are in no model");
     }
     Ok(())
 }

@@ -256,7 +256,7 @@ fn open_core(
     let target = config.target_kind().parse(&config.target).map_err(Failure::usage)?;
     let fabric = Fabric::parse_text(&config.target).map_err(Failure::usage)?;
     if tasks.is_empty() {
-        return Err(Failure::usage("the core computes no task of these models")
+        return Err(Failure::usage("the FPGA accelerator supports no task of these models")
             .with_hint("`opcollect tasks` without `--target pynq` lists them"));
     }
     let (bench, on): (Box<dyn Bench>, Standing) = match options.board {

@@ -153,7 +153,7 @@ fn nothing_for_the_core(label: &str, mapped: &Mapped, plan: &Plan) -> Failure {
         ComputeUnit::Core(_) => None,
     });
     let why = reasons.next().map_or(String::new(), |(task, why)| format!("; the first: {task}: {why}"));
-    Failure::usage(format!("the core computes no layer of `{label}`{why}"))
+    Failure::usage(format!("the accelerator supports no layer of `{label}`{why}"))
         .with_hint("give a model that is quantised to signed 8 bits, as ONNX Runtime and TensorFlow Lite write them")
 }
 

@@ -38,7 +38,7 @@ impl Breeder {
                 continue;
             }
             let moves = apply_schedule(lowered, &schedule, &target, &mut self.spaces)
-                .context("cannot repeat what was measured")?;
+                .context("cannot reproduce the measured candidate")?;
             // The judge sees of an ancestor what it sees of its children.
             lessons.add_row(iter_features(&features::of_stores(&features::per_store(&moves, &target)?)));
             labels.push((best_ns / time_ns) as f32);

@@ -28,7 +28,7 @@ fn opencl_code(source: &str, launches: Launches, items: i64) -> Result<DeviceCod
         let threads = launch.block_threads();
         ensure!(
             threads <= u64::try_from(items).unwrap_or(0),
-            "kernel `{}` wants {threads} work-items in a group, and the device has {items}",
+            "kernel `{}` needs {threads} work-items in a group, but the device has {items}",
             launch.kernel
         );
     }

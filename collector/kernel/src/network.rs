@@ -164,7 +164,9 @@ fn profile_calls(
     }
     let mut profile = Profile { tracks, ..seen };
     if calls.lost_tasks > 0 {
-        profile.notes.push(format!("{} tasks of threads had no place and are not shown", calls.lost_tasks));
+        profile
+            .notes
+            .push(format!("{} parallel tasks did not fit the recording buffer and are not shown", calls.lost_tasks));
     }
     Ok(Profiled { profile, samples: None, perf_map: None, peak_memory_bytes: peak_resident_bytes() })
 }

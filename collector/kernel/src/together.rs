@@ -40,7 +40,7 @@ impl Runner {
     }
 
     fn run_members(&mut self, job: &CoRunJob) -> Result<RunReply> {
-        ensure!(!job.members.is_empty(), "nothing is to be run");
+        ensure!(!job.members.is_empty(), "no operators to run");
         let ready = job
             .members
             .iter()
@@ -84,7 +84,7 @@ impl Runner {
 
     /// Runs the alternatives in interleaved rounds, then compares all results.
     fn race_alternatives(&mut self, job: &RaceJob) -> Result<RunReply> {
-        ensure!(job.ways.iter().all(|lanes| !lanes.is_empty()), "a way has nothing to run");
+        ensure!(job.ways.iter().all(|lanes| !lanes.is_empty()), "a variant has no operators to run");
         let mut ready: Vec<(usize, usize, Vec<Ready<'_>>)> = Vec::new();
         for (way, lanes) in job.ways.iter().enumerate() {
             for (place, lane) in lanes.iter().enumerate() {

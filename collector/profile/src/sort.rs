@@ -11,7 +11,7 @@ models::choice! {
         CpuTime = "cpu_time",
         /// Total time, including callees
         CpuTimeTotal = "cpu_time_total",
-        /// Time of all calls without what they are made of
+        /// Total time, excluding callees
         SelfCpuTimeTotal = "self_cpu_time_total",
         /// Mean device time per call
         DeviceTime = "device_time" | "cuda_time",

@@ -117,7 +117,7 @@ impl Packet {
         };
         match reader.rest().len() {
             0 => Ok(packet),
-            more => Err(Malformed(format!("a packet has {more} bytes too many"))),
+            more => Err(Malformed(format!("a packet has {more} extra bytes"))),
         }
     }
 
@@ -173,7 +173,9 @@ impl Packet {
             from.fill_buffer(&mut length)?;
             let length = u64::from_le_bytes(length);
             if length > PACKET_BYTES_MAX {
-                return Err(RemoteError::Malformed(format!("a packet of {length} bytes is announced")));
+                return Err(RemoteError::Malformed(format!(
+                    "a packet announces {length} bytes, which is above the limit"
+                )));
             }
             let length = usize::try_from(length).expect("it is no longer than the longest");
             // Empty packets carry no information.

@@ -160,7 +160,7 @@ impl Session {
             match self.receive()? {
                 Packet::Copied(content) if content.len() as u64 == bytes => all.extend(content),
                 Packet::Copied(content) => {
-                    return Err(self.fail_malformed(format!("{} bytes came in place of {bytes}", content.len())));
+                    return Err(self.fail_malformed(format!("received {} bytes instead of {bytes}", content.len())));
                 }
                 other => return Err(self.fail_malformed(format!("a copy was answered by {other:?}"))),
             }

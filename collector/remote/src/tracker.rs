@@ -101,7 +101,8 @@ impl Tracker {
 
     /// Returns the match keys of this connection that are still free.
     pub fn pending_keys(&mut self, within: Duration) -> Result<Vec<String>, RemoteError> {
-        let answer = self.send_request("asking what is still offered", json!([code::PENDING]), within)?;
+        let answer =
+            self.send_request("querying the devices that are still offered", json!([code::PENDING]), within)?;
         let keys = answer.as_array().ok_or_else(|| refusal_error(&answer))?;
         Ok(keys.iter().filter_map(|key| key.as_str().map(str::to_owned)).collect())
     }

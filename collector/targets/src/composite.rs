@@ -27,7 +27,7 @@ pub fn parse_composite(text: &str) -> Result<Composite, String> {
     }
     if let Some(partner) = find_partner(rest) {
         return Err(format!(
-            "target `{text}` ends with the partner `{}`; name what the rest is compiled for",
+            "target `{text}` ends with the partner `{}`; add the target of the remaining operators",
             partner.name
         ));
     }

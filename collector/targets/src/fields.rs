@@ -27,7 +27,7 @@ pub fn parse_checked(text: &str) -> Result<Value, String> {
     let Some(known) = described.clone().find(|known| known.code_name() == kind).map(|known| known.description_fields())
     else {
         let kinds: Vec<&str> = described.map(|kind| kind.code_name()).collect();
-        return Err(format!("target `{text:.200}`: its `kind` is none of {}", kinds.join(", ")));
+        return Err(format!("target `{text:.200}`: its `kind` is not one of {}", kinds.join(", ")));
     };
     for (name, value) in fields.iter().filter(|(name, _)| *name != "kind") {
         let form = known.iter().find(|(known, _)| known == name).map(|(_, form)| *form);

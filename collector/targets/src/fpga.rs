@@ -58,7 +58,7 @@ impl TargetKind for Fpga {
     }
 
     fn timing_note(&self, text: &str) -> Option<String> {
-        Some(format!("{}; no time of it was measured", Fabric::parse_text(text).ok()?.describe()))
+        Some(format!("{}; its times are not measured", Fabric::parse_text(text).ok()?.describe()))
     }
 
     fn fixed_settings(&self) -> &'static [(Setting, &'static str)] {
@@ -184,7 +184,7 @@ impl Fabric {
         let name = fabric.timing.split('@').next().unwrap_or_default();
         let written = fabric_text(Some(&fabric.board), Some(&fabric.core), Some(name))?;
         if written != text {
-            return Err(format!("target `{text}` is not what this program simulates, which is `{written}`"));
+            return Err(format!("target `{text}` differs from the simulated target `{written}`"));
         }
         Ok(fabric)
     }

@@ -101,7 +101,7 @@ impl Target {
     pub fn check(&self) -> Result<(), String> {
         let Target { kind, text, machine } = self;
         if !kind.is_named_by(text) || !kind.has_artifacts_for(machine) {
-            return Err(format!("its target is of the kind `{kind}` and says something else"));
+            return Err(format!("its target has the kind `{kind}` but different fields"));
         }
         machine.check_facts(kind.least_capability())
     }

@@ -48,14 +48,14 @@ impl TargetKind for Mali {
     }
 
     fn run_refusal(&self) -> Option<Refusal> {
-        Some(Refusal::usage("nothing here runs kernels for a Mali GPU").with_hint(
+        Some(Refusal::usage("no Mali GPU is available").with_hint(
             "`opcollect build --target mali --out FOLDER` makes them; a board or a phone with an OpenCL driver compiles and runs \
              them",
         ))
     }
 
     fn refuse_tuner(&self, tuner: &TunerNeeds) -> Option<String> {
-        Some(format!("`{}` measures, and nothing here runs OpenCL", tuner.name))
+        Some(format!("`{}` measures, but OpenCL is not available", tuner.name))
     }
 
     fn record_word(&self) -> datasets::Target {

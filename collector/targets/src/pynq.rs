@@ -40,11 +40,11 @@ impl TargetKind for Pynq {
     }
 
     fn parse(&self, text: &str) -> Result<Target, String> {
-        Err(format!("target `{text}`: the board decides what code is made for"))
+        Err(format!("target `{text}`: the board determines the target"))
     }
 
     fn resolve(&self, _text: &str, _host: &mut dyn Host) -> Result<Resolved, Refusal> {
-        Err(Refusal::usage("which cores a board has, it says itself when operators are collected on it")
+        Err(Refusal::usage("a board reports its cores when operators are collected on it")
             .with_hint("give TVM's JSON of its processor as `--target`"))
     }
 

@@ -89,5 +89,8 @@ fn apply_operator(call: &Call<'_>) -> Result<Tensor> {
             return Ok(result);
         }
     }
-    Err(Refusal::unsupported_operator(format!("`{}`: this version has no form of it for PyTorch", call.op.name())))
+    Err(Refusal::unsupported_operator(format!(
+        "`{}`: PyTorch's library does not support it in this version",
+        call.op.name()
+    )))
 }

@@ -140,7 +140,7 @@ impl Peer for Worker {
         match error {
             FrameError::TimedOut => Fault::TimedOut { limit_ms },
             FrameError::Closed | FrameError::Truncated { .. } => match self.await_end() {
-                None => Fault::Corrupt { why: format!("{error}, but the process goes on") },
+                None => Fault::Corrupt { why: format!("{error}, but the process continues") },
                 Some(ended) => {
                     end_group(&mut self.child);
                     let stderr = self.stderr.text_within(STDERR_PATIENCE);

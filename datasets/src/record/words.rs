@@ -120,7 +120,7 @@ words! {
 words! {
     /// What the interval of a median covers.
     Covers {
-        Visit = "visit": "Samples within one visit; another visit may give a median outside of it.",
+        Visit = "visit": "Samples within one visit; the median of another visit can be outside.",
         Visits = "visits": "The median that as many visits at another time would give.",
     }
 }

@@ -222,7 +222,7 @@ impl JournalReader {
 
     fn leave_out_broken(&mut self, broken: Option<(u64, u64)>) {
         if let Some((number, _)) = broken {
-            self.leave_out(number, &RowError::new("a part of it was lost"));
+            self.leave_out(number, &RowError::new("part of it was lost"));
         }
     }
 

@@ -347,19 +347,19 @@ fn parse_entry(fields: &mut Fields<'_>, store: &ArchiveBytes, limit: u64) -> Res
     };
     // What stands before the bytes has lengths of its own for the name and what follows it.
     let head = offset.checked_add(30).filter(|head| *head <= limit);
-    let head = head.ok_or_else(|| format!("entry `{shown}` does not lie before the directory"))?;
+    let head = head.ok_or_else(|| format!("entry `{shown}` is not located before the directory"))?;
     let local = store.read_range(offset..(head + name.len() as u64).min(limit))?;
     let mut local_fields = Fields { bytes: &local };
     if local_fields.take_bytes(4)? != b"PK\x03\x04" {
-        return Err(format!("there is no entry where the directory says `{shown}` is"));
+        return Err(format!("no entry at the offset that the directory states for `{shown}`"));
     }
     local_fields.take_bytes(22)?;
     let (local_name, local_extra) = (u64::from(local_fields.read_u16()?), u64::from(local_fields.read_u16()?));
     let start = head + local_name + local_extra;
     let stop = start.checked_add(packed).filter(|stop| *stop <= limit);
-    let stop = stop.ok_or_else(|| format!("entry `{shown}` of {packed} bytes does not lie before the directory"))?;
+    let stop = stop.ok_or_else(|| format!("entry `{shown}` of {packed} bytes is not located before the directory"))?;
     if local_fields.bytes != name.as_bytes() || local_name != name.len() as u64 {
-        return Err(format!("entry `{shown}` has another name in its own place"));
+        return Err(format!("entry `{shown}` has a different name in its local header"));
     }
     Ok((name, Entry { range: start..stop, size, crc, is_deflated }))
 }

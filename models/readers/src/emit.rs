@@ -124,7 +124,7 @@ impl<'a> Emit<'a> {
         let Some(data) = self.builder.constant_data(id) else { return Ok(None) };
         let ty = self.builder.value_type(id)?;
         if ty.element_count().is_none_or(|elements| elements > MAX_SMALL) {
-            return unsupported(format!("{ty} has too many elements to decide a shape or an attribute"));
+            return unsupported(format!("{ty} has too many elements to determine a shape or an attribute"));
         }
         Ok(Some(reference::constant_tensor(self.builder.value_type(id)?, data)?.to_numbers()))
     }

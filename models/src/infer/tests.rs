@@ -313,7 +313,7 @@ fn look_ups() {
     check(
         Op::GatherElements(GatherElements { axis: 1 }),
         "f32[3,4] i64[4,9]",
-        expect!["i64[4,9] reaches outside of dimension 0 of f32[3,4]"],
+        expect!["the indices i64[4,9] exceed dimension 0 of f32[3,4]"],
     );
     check(Op::GatherNd(GatherNd { batch: 0 }), "f32[4,5,6] i64[3,2]", expect!["f32[3,6]"]);
     check(Op::GatherNd(GatherNd { batch: 1 }), "f32[4,5,6] i64[4,3,1]", expect!["f32[4,3,6]"]);
@@ -371,7 +371,9 @@ fn attention() {
     check(
         op(None),
         "f32[1,8,5,64] f32[1,8,5,32] f32[1,8,5,64]",
-        expect!["`q` and `k` must agree in batch and width, `k` and `v` in batch, heads and places"],
+        expect![
+            "`q` and `k` must have the same batch and head size; `k` and `v` the same batch, heads and sequence length"
+        ],
     );
 }
 

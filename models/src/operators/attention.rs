@@ -41,7 +41,7 @@ impl Operator for Attention {
         finite_positive(self.scale, "scale")?;
         self.softcap.map_or(Ok(()), |softcap| finite_positive(softcap, "softcap"))?;
         if let Some(window) = self.window.filter(|window| *window < 1) {
-            return Err(format!("a window of {window} places must be at least 1"));
+            return Err(format!("the window is {window}, but must be at least 1"));
         }
         let (q, k, v) = (inputs[0], inputs[1], inputs[2]);
         floating(q)?;
@@ -49,7 +49,7 @@ impl Operator for Attention {
             same_dtype(q, ty)?;
             if ty.rank() != 4 {
                 return Err(format!(
-                    "`{name}` must have 4 dimensions (batch, heads, places, width), has {}",
+                    "`{name}` must have 4 dimensions (batch, heads, sequence, head size), has {}",
                     ty.rank()
                 ));
             }
@@ -61,7 +61,7 @@ impl Operator for Attention {
         }
         let agree = q.shape[0] == k.shape[0] && q.shape[3] == k.shape[3] && k.shape[..3] == v.shape[..3];
         if !agree {
-            return Err("`q` and `k` must agree in batch and width, `k` and `v` in batch, heads and places".to_owned());
+            return Err("`q` and `k` must have the same batch and head size; `k` and `v` the same batch, heads and sequence length".to_owned());
         }
         if k.shape[2] == Dim::Known(0) {
             return Err("there are no positions to attend to".to_owned());

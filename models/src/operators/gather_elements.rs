@@ -26,7 +26,7 @@ impl Operator for GatherElements {
                 (old, new) => old == new,
             };
             if place != axis && !fits {
-                return Err(format!("{at} reaches outside of dimension {place} of {x}"));
+                return Err(format!("the indices {at} exceed dimension {place} of {x}"));
             }
         }
         Ok(TensorType { dtype: x.dtype, shape: at.shape.clone() })

@@ -71,7 +71,7 @@ pub(super) fn scatter_type(
     }
     if updates.shape != written {
         let wanted = TensorType { dtype: x.dtype, shape: written.to_vec() };
-        return Err(format!("the updates are {updates}, the indices ask for {wanted}"));
+        return Err(format!("the updates have shape {updates}, the indices need {wanted}"));
     }
     Ok(x.clone())
 }

@@ -78,7 +78,7 @@ impl ConvWindow<'_> {
         if ceil && room % stride != 0 && places * stride < extent + head {
             places += 1;
         }
-        i64::try_from(places).map_err(|_| format!("{places} window places are more than 64 bits can count"))
+        i64::try_from(places).map_err(|_| format!("{places} window positions exceed 64 bits"))
     }
 
     pub(super) fn describe_window(&self, line: &mut String) {

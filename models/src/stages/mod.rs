@@ -202,7 +202,7 @@ impl StagePlan {
                     let is_done =
                         |wait: &&usize| places[**wait].is_some_and(|(other, beside)| other < stage || beside == number);
                     if let Some(wait) = waits.iter().find(|wait| !is_done(wait)) {
-                        return wrong(format!("the call {call} reads what the call {wait} has not made yet"));
+                        return wrong(format!("call {call} reads a result that call {wait} has not computed yet"));
                     }
                     places[call] = Some((stage, number));
                 }

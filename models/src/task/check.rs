@@ -27,7 +27,7 @@ impl Task {
             let inferred =
                 inputs.and_then(|inputs| infer_type(&step.op, &inputs)).map_err(|error| error.to_string())?;
             if inferred != step.output {
-                return Err(format!("step {index} is stored as {}, the shape rule says {inferred}", step.output));
+                return Err(format!("step {index} is stored as {}, but the shape rule gives {inferred}", step.output));
             }
         }
         if parameters_used != self.parameters.len() {

@@ -175,7 +175,7 @@ impl GraphReader {
 
     fn finish_graph(self) -> Scanned<Graph> {
         let name = self.name.ok_or("the text is empty")?;
-        let outputs = self.outputs.ok_or("the last line must be `output` and what the graph answers")?;
+        let outputs = self.outputs.ok_or("the last line must be `output` and the results of the graph")?;
         if let Some((expected, _)) = (0u32..).zip(self.values.keys()).find(|(expected, id)| expected != *id) {
             return Err(format!("%{expected} is missing; numbers must leave no gap"));
         }

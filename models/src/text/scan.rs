@@ -36,7 +36,7 @@ impl<'a> Scan<'a> {
     }
 
     pub(super) fn expect_end(&self) -> Scanned<()> {
-        if self.is_done() { Ok(()) } else { Err(format!("nothing more was expected, found {}", self.current_place())) }
+        if self.is_done() { Ok(()) } else { Err(format!("expected the end, found {}", self.current_place())) }
     }
 
     /// Letters, digits and `_`.
@@ -69,7 +69,7 @@ impl<'a> Scan<'a> {
         let place = self.current_place();
         match self.read_json()? {
             Value::String(text) => Ok(text),
-            _ => Err(format!("expected a text in quotes at {place}")),
+            _ => Err(format!("expected a quoted text at {place}")),
         }
     }
 

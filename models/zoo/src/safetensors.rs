@@ -81,7 +81,7 @@ pub fn parse_header(header: &[u8], bytes: u64) -> Result<BTreeMap<String, Place>
     }
     let mut places = BTreeMap::new();
     for name in header.offset_keys() {
-        let info = header.info(&name).ok_or_else(|| format!("tensor `{name}` has no place"))?;
+        let info = header.info(&name).ok_or_else(|| format!("tensor `{name}` has no offsets"))?;
         let place = tensor_place(info).map_err(|reason| format!("tensor `{name}`: {reason}"))?;
         places.insert(name, place);
     }

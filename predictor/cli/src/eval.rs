@@ -41,12 +41,12 @@ pub struct Eval {
     /// schedules, K machines, asked for the fastest thread count of their curves by three and four probes.
     #[arg(long, default_value = "P1", value_name = "NAME")]
     pub protocol: String,
-    /// Evaluate servers of language models
+    /// Evaluate predictions for language-model servers
     ///
     /// --data is one table of whole servers. Half of its configurations are held out.
     #[arg(long, conflicts_with_all = ["mapping", "protocol", "gate", "html"])]
     pub servers: bool,
-    /// Held-out part of kernels of language models [default: site]
+    /// Property by which language-model kernels are held out [default: site]
     ///
     /// `site` or `configuration` (layers at any number of tokens), `shape`, `device` or `generation`; with a mapping of
     /// such kernels.
@@ -194,7 +194,7 @@ fn run_curves(eval: &Eval) -> Result<u8> {
             ]);
         }
     }
-    let note = format!("{} curves have too few thread counts to be asked about", evaluation.left_out);
+    let note = format!("{} curves have too few thread counts to be evaluated", evaluation.left_out);
     print_text(eval.json, &format!("{}\n{note}", table.format_for(&stdout_paper())))?;
     if eval.json {
         print_json(&evaluation)?;

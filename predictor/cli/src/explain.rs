@@ -34,7 +34,7 @@ pub struct Explain {
     /// Feature to vary over its training range, with all others fixed
     #[arg(long, value_name = "FEATURE", requires = "op")]
     pub vary: Option<String>,
-    /// Mapping of the data and of the operator
+    /// TOML file that describes the columns of --data and of --op
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
     #[command(flatten)]

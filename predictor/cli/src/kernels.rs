@@ -197,7 +197,7 @@ fn answer_text(answer: &KernelAnswer) -> String {
         Distance::NewSite => "learned on this device, from other layers".to_owned(),
         Distance::SiblingDevice => format!("this device was not learned; one of its generation was{similar}"),
         Distance::NewGeneration => format!("no device of this generation was learned{similar}"),
-        Distance::Bound => "nothing was learned of this kernel: the bound and the launch overhead".to_owned(),
+        Distance::Bound => "this kernel was not learned: its bound plus the launch overhead".to_owned(),
     };
     let mut lines = vec![
         format!("{kernel} on {device}"),

@@ -98,7 +98,7 @@ pub fn run(arguments: &KneeArguments) -> Result<u8> {
         );
     }
     let Some(text) = &arguments.op else {
-        return Err(Error::Query("say whose knee to find: --op or --model".to_owned()));
+        return Err(Error::Query("give --op or --model".to_owned()));
     };
     let page = create_output(arguments.html.as_deref())?;
     if let (Some(mapping), Some(device)) = (&arguments.mapping, &arguments.device) {

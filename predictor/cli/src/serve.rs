@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 pub struct Serve {
     #[command(flatten)]
     pub asked: PredictorFlags,
-    /// Mapping with additional operators and devices
+    /// TOML mapping of a foreign table, with its operators and devices
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
     /// Store for answers of `/tasks` and `/best`, read once

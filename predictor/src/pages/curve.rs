@@ -22,14 +22,14 @@ pub fn curves_page(operator: &str, device: &str, knees: &[Knee]) -> String {
         let _ = write!(body, "<h2>Time over {}</h2><p>{}</p>", escape(&knee.over), escape(&describe_knee(knee)));
         let _ = write!(body, "<figure>{}</figure>", draw_curve(knee));
     }
-    styled_page("Knee: where more brings little", &body)
+    styled_page("Knee: point of diminishing returns", &body)
 }
 
 /// Describes a curve in a sentence.
 pub fn describe_knee(knee: &Knee) -> String {
     let what = &knee.over;
     let mut text = format!(
-        "Fastest at {what} = {}; {} is the smallest within 5 % of it.",
+        "Fastest at {what} = {}; {} is the smallest value within 5 % of the fastest time.",
         format_plain(knee.fastest),
         format_plain(knee.knee)
     );
@@ -37,11 +37,11 @@ pub fn describe_knee(knee: &Knee) -> String {
         Some(at) => {
             let _ = write!(text, " From {} on it does not fall.", format_plain(at));
         }
-        None => text += " It falls to its end.",
+        None => text += " The time falls up to the last point.",
     }
     if !knee.flips_at.is_empty() {
         let places: Vec<String> = knee.flips_at.iter().map(|at| format_plain(*at)).collect();
-        let _ = write!(text, " The local correlation turns from falling to rising at {}.", places.join(", "));
+        let _ = write!(text, " The local correlation changes from negative to positive at {}.", places.join(", "));
     }
     if let Some(law) = &knee.law {
         let _ = write!(

@@ -97,7 +97,7 @@ pub fn evaluation_tables(evaluation: &Evaluation) -> String {
         add_network_tables(found, &mut body);
     }
     if !evaluation.costs.is_empty() {
-        body += "<h2>Cost</h2><p>On the clock, with as many divisions side by side as there are cores.</p><div class=\"wide\"><table><tr><th>learner<th><th>learning, s<th>answering a row of a batch, µs";
+        body += "<h2>Cost</h2><p>Wall-clock time, with one split per core in parallel.</p><div class=\"wide\"><table><tr><th>learner<th><th>learning, s<th>answering a row of a batch, µs";
         for (learner, cost) in &evaluation.costs {
             let _ = write!(body, "<tr><td>{}<td><td>{:.2}<td>{:.2}", escape(learner), cost.learn_s, cost.answer_us);
         }

@@ -24,7 +24,7 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
     if !evaluation.scatter_points.is_empty() {
         let _ = write!(
             text,
-            "<h2>Predicted against measured</h2><p class=\"soft\">{} rows that were held out; on the line they agree.</p><figure>{}</figure>",
+            "<h2>Predicted against measured</h2><p class=\"soft\">{} rows that were held out; on the line both are equal.</p><figure>{}</figure>",
             evaluation.scatter_points.len(),
             draw_scatter(&evaluation.scatter_points)
         );
@@ -45,7 +45,7 @@ pub fn draw_charts(evaluation: &Evaluation) -> String {
     if !bars.is_empty() {
         let _ = write!(
             text,
-            "<h2>Measurements inside our 90 % intervals, %</h2><p class=\"soft\">The line is what they promise.</p><figure>{}</figure>",
+            "<h2>Measurements inside our 90 % intervals, %</h2><p class=\"soft\">The line is the nominal coverage.</p><figure>{}</figure>",
             draw_bars(&bars, Some(PROMISE))
         );
     }

@@ -95,14 +95,14 @@ pub fn plan_page(planned: &Planned, measured: Option<&MeasuredLanes>) -> String 
     let total_ns = promised.iter().chain(&seen).map(|one| one.to_ns).fold(1.0, f64::max);
     let _ = write!(
         body,
-        "<h2>As promised</h2><figure>{}</figure>",
+        "<h2>Predicted timeline</h2><figure>{}</figure>",
         draw_lanes(&promised, *cores, total_ns, "lanes of the plan")
     );
     match measured {
         Some(measured) if !seen.is_empty() => {
             let _ = write!(
                 body,
-                "<h2>As measured</h2><p>{} in the middle of all runs, {:.1} % off the promise.</p><figure>{}</figure>",
+                "<h2>Measured timeline</h2><p>{} is the median of all runs, {:.1} % from the prediction.</p><figure>{}</figure>",
                 format_duration(measured.median_ns),
                 100.0 * (measured.median_ns / promise.time_ns - 1.0),
                 draw_lanes(&seen, *cores, total_ns, "lanes as measured")
@@ -116,7 +116,7 @@ pub fn plan_page(planned: &Planned, measured: Option<&MeasuredLanes>) -> String 
          its longest group; a measured one has each group's own beginning and end.</p>",
     );
     body.push_str(&alternatives_table(&planned.alternatives, *cores));
-    styled_page("A plan of stages", &body)
+    styled_page("Execution plan", &body)
 }
 
 fn planned_lanes(planned: &Planned) -> Vec<ShownLanes> {
@@ -229,11 +229,11 @@ fn draw_lanes(all: &[ShownLanes], cores: usize, total_ns: f64, name: &str) -> St
 /// Table of operator times by number of cores; bold where the plan uses them.
 fn alternatives_table(all: &[Alternative], cores: usize) -> String {
     let mut text =
-        "<h2>What else each operator could do</h2><div class=\"wide\"><table><tr><th>operator</th><th>calls</th><th>moves</th>".to_owned();
+        "<h2>Operator times by number of cores</h2><div class=\"wide\"><table><tr><th>operator</th><th>calls</th><th>data moved</th>".to_owned();
     for own in 1..=cores {
         let _ = write!(text, "<th>on {own}</th>");
     }
-    text.push_str("<th>gain by all</th></tr>");
+    text.push_str("<th>speed-up</th></tr>");
     for one in all {
         let _ = write!(
             text,

@@ -21,7 +21,7 @@ pub fn swarm_page(summaries: &[Summary]) -> String {
     for summary in summaries {
         let _ = write!(
             body,
-            "<h2>{}</h2><p class=\"soft\">{} rows; the {} features that move its times the most, and by how much in the middle</p><figure>{}</figure>",
+            "<h2>{}</h2><p class=\"soft\">{} rows; the {} features with the largest effect on its times, with the median effect</p><figure>{}</figure>",
             escape(&summary.operator),
             summary.rows,
             MOST.min(summary.features.len()),

@@ -270,7 +270,7 @@ fn contraction_space(task: &Task, gpu: &Gpu, output: &[i64], is_open: Open) -> S
         TILE_C.to_axis("channels of one thread", tile_c),
         TILE_Y.to_axis("rows of one thread", tile_y),
         TILE_X.to_axis("columns of one thread", tile_x),
-        SPREAD.to_axis("whether even parts of a thread's tile lie apart", [Spread::Apart, Spread::Together]),
+        SPREAD.to_axis("whether equal parts of a thread's tile are strided", [Spread::Apart, Spread::Together]),
         SPLIT_R.to_axis("depth staged at once", depths),
         UNROLL.to_axis("whether the staged depth is written out", [0, 1]),
     ];

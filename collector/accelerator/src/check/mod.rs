@@ -141,7 +141,11 @@ fn check_transfer(program: &Program, memory: &Memory, is_load: bool) -> Result<(
     }
     let end = u64::from(memory.on_core) + on_core(memory);
     if end > u64::from(core.buffer_capacity(buffer)) {
-        return Err(format!("{} end at {end}, and the core has {}", buffer.name(), core.buffer_capacity(buffer)));
+        return Err(format!(
+            "{} end at {end}, but the accelerator has {}",
+            buffer.name(),
+            core.buffer_capacity(buffer)
+        ));
     }
     let bytes = core.element_bytes(buffer);
     let first = u64::from(memory.in_memory) * bytes;

@@ -47,7 +47,7 @@ impl Devmem {
             "aarch64" => "ultra96",
             other => {
                 return Err(format!(
-                    "no core's registers are known on {other}; `--fpga simulated` computes what one would, and times nothing"
+                    "the accelerator's registers are unknown on {other}; `--fpga simulated` computes its results without timing"
                 ));
             }
         };
@@ -69,7 +69,7 @@ impl Devmem {
         })?;
         let memory = open_device(&places.memory, 0).map_err(|why| format!("{why}; {SETUP}"))?;
         let told = places.told.iter().find(|folder| folder.is_dir());
-        let told = told.ok_or_else(|| format!("nothing tells where `{}` lies; {SETUP}", places.memory.display()))?;
+        let told = told.ok_or_else(|| format!("the address of `{}` is unknown; {SETUP}", places.memory.display()))?;
         let (address, bytes) = (read_number(&told.join("phys_addr"))?, read_number(&told.join("size"))?);
         let is_reached = address.is_multiple_of(4096) && address.checked_add(bytes).is_some_and(|end| end <= 1 << 32);
         if bytes == 0 || !is_reached {

@@ -77,7 +77,7 @@ impl OnFabric {
             Some(mark) if mark.exists() => std::fs::remove_file(mark),
             _ => Ok(()),
         };
-        done.map_err(|error| RequestRefusal(format!("cannot note the state of the core: {error}")))
+        done.map_err(|error| RequestRefusal(format!("cannot save the state of the accelerator: {error}")))
     }
 
     pub(super) fn call_function(&mut self, asked: FabricRequest, arguments: &[Value]) -> Result<Value, RequestRefusal> {
@@ -180,10 +180,13 @@ impl OnFabric {
 
     fn run_program(&mut self, handle: i64, count: i64, timeout_us: i64) -> Result<Ran, RequestRefusal> {
         let Some((_, core)) = &self.core else {
-            return refuse_request(format!("the core on the fabric is unknown; set it with `{}`", fabric::PROGRAM));
+            return refuse_request(format!(
+                "the accelerator in the FPGA is unknown; set it with `{}`",
+                fabric::PROGRAM
+            ));
         };
         if self.is_stuck {
-            return refuse_request("the core had no end before; another bitstream ends that");
+            return refuse_request("the accelerator did not finish an earlier run; program a bitstream to reset it");
         }
         if !(1..=RUN_US_MAX).contains(&timeout_us) {
             return refuse_request(format!(

@@ -171,7 +171,7 @@ fn rule_of(arguments: &[Value]) -> Result<measure::Evaluator, RequestRefusal> {
         u32::try_from(found)
             .ok()
             .filter(|_| found <= most)
-            .ok_or_else(|| RequestRefusal(format!("{found} is too many in a rule of timing")))
+            .ok_or_else(|| RequestRefusal(format!("{found} exceeds the limit of a timing rule")))
     };
     let flush = u64::try_from(number(6, 0)?).unwrap_or(0);
     let rule = measure::Evaluator {

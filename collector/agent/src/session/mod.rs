@@ -143,9 +143,7 @@ impl Session {
             }
             (Code::FreeHandle, [Value::Pointer(handle), ..]) => {
                 let known = self.objects.remove(handle);
-                known
-                    .map(|_| Value::None)
-                    .ok_or_else(|| RequestRefusal(format!("there is nothing with the handle {handle}")))
+                known.map(|_| Value::None).ok_or_else(|| RequestRefusal(format!("no object has the handle {handle}")))
             }
             (Code::SetDevice, [Value::Device(device)]) => require_cpu(*device).map(|()| Value::None),
             (Code::GetDeviceAttribute, [Value::Device(device), Value::Int(attribute)]) => {

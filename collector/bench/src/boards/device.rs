@@ -108,7 +108,7 @@ impl Device {
 fn read_description(session: &mut Session) -> Result<Option<AgentDescription>, RemoteError> {
     let Some(function) = session.find_function(HOST)? else { return Ok(None) };
     let Value::Text(text) = session.call(function, Vec::new())? else {
-        return Err(RemoteError::Malformed("an agent tells nothing of itself".to_owned()));
+        return Err(RemoteError::Malformed("an agent does not describe itself".to_owned()));
     };
     let told = serde_json::from_str(&text);
     told.map(Some).map_err(|error| RemoteError::Refused(format!("the agent is of another version: {error}")))

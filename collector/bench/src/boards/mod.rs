@@ -136,7 +136,7 @@ impl Bench for Boards {
             BenchWork::Run(job, deadline) => self.queue_run((ticket, Errand::Operator(Box::new(job)), deadline)),
             BenchWork::Network(job, deadline) => self.queue_run((ticket, Errand::Network(Box::new(job)), deadline)),
             BenchWork::Library(..) | BenchWork::Together(..) => {
-                let why = "a board runs compiled code one at a time; libraries and what runs together run on this machine alone";
+                let why = "a board runs one compiled operator at a time; libraries and co-runs need this machine";
                 let ran = Ran { began: SystemTime::now(), reply: Ok(RunReply::Unsupported(why.to_owned())) };
                 self.answered.push_back((ticket, Done::Ran(ran)));
             }

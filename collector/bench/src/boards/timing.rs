@@ -15,7 +15,7 @@ use std::time::Duration;
 const EVALUATOR: &str = "runtime.RPCTimeEvaluator";
 
 /// Reason why TVM's servers cannot measure multithreaded runs with cold caches.
-pub const COLD_ON_ONE_THREAD: &str = "a server of TVM empties the caches of one CPU, and those of others stay warm";
+pub const COLD_ON_ONE_THREAD: &str = "TVM's server flushes the caches of one CPU only; those of other CPUs stay warm";
 
 pub struct LoadedLibrary<'a> {
     pub library: u64,
@@ -128,7 +128,7 @@ fn take_threads(session: &mut Session, threads: usize) -> Result<(), RemoteError
     match session.call(count, Vec::new())? {
         Value::Int(found) if found == wanted => Ok(()),
         found => Err(RemoteError::Refused(format!(
-            "{threads} threads are wanted and the server's pool has {found:?}; start it with TVM_NUM_THREADS={threads}"
+            "{threads} threads are required and the server's pool has {found:?}; start it with TVM_NUM_THREADS={threads}"
         ))),
     }
 }

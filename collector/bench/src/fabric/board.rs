@@ -102,10 +102,10 @@ impl From<RunError> for Stop {
         match error {
             RunError::Remote(error) => Stop::Remote(error),
             RunError::TimedOut => Stop::Here(anyhow::anyhow!(
-                "the core did not end, and takes nothing more until its bitstream is programmed again: `--bitstream`"
+                "the accelerator did not finish; program its bitstream again with `--bitstream` before another run"
             )),
             RunError::StaleDone => Stop::Here(anyhow::anyhow!(
-                "the core says that it is done before it begins; program its bitstream again: `--bitstream`"
+                "the accelerator reports completion before its start; program its bitstream again with `--bitstream`"
             )),
         }
     }

@@ -117,9 +117,9 @@ fn begin_session(device: &mut Device, bitstream: &str) -> Result<FoundCore, NoCo
     };
     device.session.call(program, vec![Value::Text(bitstream.to_owned())])?;
     let Value::Text(text) = device.session.call(info, Vec::new())? else {
-        return Err(RemoteError::Malformed("an agent says nothing of its fabric".to_owned()).into());
+        return Err(RemoteError::Malformed("an agent does not describe its FPGA".to_owned()).into());
     };
-    let malformed = |error| RemoteError::Malformed(format!("what an agent says of its fabric: {error}"));
+    let malformed = |error| RemoteError::Malformed(format!("an agent's description of its FPGA is invalid: {error}"));
     let fabric = serde_json::from_str(&text).map_err(malformed)?;
     Ok(FoundCore { fabric, likeness: device.likeness() })
 }

@@ -29,7 +29,7 @@ impl CheckReport {
         let CheckReport { slices, values, flows, tracks, faults } = self;
         let looked = format!("{slices} slices, {values} values of counters and {flows} arrows on {tracks} tracks");
         if faults.is_empty() {
-            return format!("{looked}: nothing is wrong");
+            return format!("{looked}: no errors");
         }
         let mut table = Table::new([
             text_column("fault"),
@@ -64,12 +64,12 @@ impl Faults {
 pub fn check_trace(trace: &Trace) -> CheckReport {
     let mut faults = Faults::default();
     let found = &trace.found;
-    faults.add_fault("cut", "the file ends in the middle", u64::from(found.is_cut), None);
+    faults.add_fault("cut", "the file ends prematurely", u64::from(found.is_cut), None);
     let malformed = found.malformed - u64::from(found.is_cut);
     faults.add_fault("malformed", "records cannot be read", malformed, found.examples.first().cloned());
     let losses = &trace.losses;
     faults.add_fault("negative_duration", "slices end before they begin", losses.negative_durations, None);
-    faults.add_fault("end_without_begin", "ends where nothing is open", losses.ends_without_begin, None);
+    faults.add_fault("end_without_begin", "ends without a begin", losses.ends_without_begin, None);
     faults.add_fault("begin_without_end", "slices begin and never end", losses.begins_without_end, None);
     faults.add_examples(
         "not_nested",
@@ -129,7 +129,7 @@ fn check_flows(trace: &Trace, faults: &mut Faults) {
         faults.add_fault("flow_without_end", "arrows have one point only", count(|ends| ends.0 == 1), None);
     }
     let (_, lost) = trace.assign_arrows();
-    faults.add_fault("flow_unbound", "points of arrows lie on no slice", lost, None);
+    faults.add_fault("flow_unbound", "arrow points are outside all slices", lost, None);
 }
 
 /// Checks that device work starts after its launch and does not overlap on a stream.

@@ -53,7 +53,7 @@ pub fn read_events(
             PacketPiece::Over => break,
             PacketPiece::Cut => {
                 reader.found.is_cut = true;
-                reader.found.skip_record(begin, "the packet ends beyond the file, or is none");
+                reader.found.skip_record(begin, "the packet ends beyond the file, or is invalid");
                 break;
             }
             PacketPiece::Long(length) => reader.found.skip_record(begin, format!("a packet of {length} bytes")),

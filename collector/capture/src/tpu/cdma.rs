@@ -61,8 +61,7 @@ pub fn anchor_ports(settings: &Settings, ports: &mut [Port], core: &mut Core, lo
     for port in ports.iter_mut().filter(|port| port.stream.records.len() > 1) {
         repair_launches(&mut port.stream.records, preamble);
         let Some(send) = core.streams[2].records.get(sends) else {
-            losses
-                .add_note(format!("core {} has no SDMA record that tells the clock of port {}", core.id, port.number));
+            losses.add_note(format!("core {} has no SDMA record with the clock of port {}", core.id, port.number));
             continue;
         };
         let records = &mut port.stream.records;

@@ -25,7 +25,7 @@ impl CaptureComparison {
         if self.is_equal() {
             let (count, time) = (self.changes.len(), format_duration(before as f64));
             let equal =
-                format!("nothing differs: {count} operators, each as often and as long in both captures of {time}");
+                format!("no differences: {count} operators with equal counts and times in both captures of {time}");
             return (None, vec![equal]);
         }
         let (changed, equal): (Vec<_>, Vec<_>) = self.changes.iter().partition(|change| change.differs());

@@ -108,7 +108,7 @@ impl NodeReader<'_> {
                 0 => {
                     let words = (packed as usize).div_ceil(4);
                     if words > count - index {
-                        losses.skip_part(path, at, "the name of a kernel is longer than what is left of the nodes");
+                        losses.skip_part(path, at, "the name of a kernel exceeds the rest of the nodes");
                         return;
                     }
                     let name = String::from_utf8_lossy(&bytes[index * 4..index * 4 + packed as usize]).into_owned();

@@ -203,7 +203,7 @@ pub fn match_sections(records: &[Record], commands: &Commands, losses: &mut Loss
     let command_spans: Vec<u64> = commands.sections.iter().map(|section| section.span).collect();
     let Some(pairs) = section::align_sections(&spans(&sections), &command_spans) else {
         losses.add_note(format!(
-            "{} sections of records and {} of commands have too little in common; they stay unpaired",
+            "{} sections of records and {} of commands differ too much to be paired",
             sections.len(),
             commands.sections.len()
         ));

@@ -10,7 +10,7 @@ use clap::Subcommand;
 
 #[derive(Clone, Debug, Subcommand)]
 pub enum BoardCommand {
-    /// Simulate one operator on the core on a board's fabric, as a trace
+    /// Simulate one operator on a board's FPGA accelerator, as a trace
     ///
     /// All times are simulated. The trace for Perfetto has a track for each module, for instruction fetches and for
     /// memory stalls.

@@ -37,7 +37,7 @@ pub struct BoardServe {
     /// Memory for the tensors of a session, in MiB [default: half of the free memory]
     #[arg(long, value_name = "N")]
     pub memory_mib: Option<u64>,
-    /// Core on the fabric to serve
+    /// FPGA accelerator to serve
     ///
     /// `devmem` uses the core's registers and was not run on hardware. `simulated` computes outputs without times.
     #[arg(long, value_name = "KIND", value_parser = ["none", "devmem", "simulated"], default_value = "none")]

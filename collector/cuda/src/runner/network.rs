@@ -195,7 +195,7 @@ impl<'a> NetworkMemory<'a> {
     }
 
     fn tensor_argument(&self, place: Place) -> Result<LaunchArgument<'_>> {
-        let missing = || format!("there is nothing at {place:?}");
+        let missing = || format!("no value is stored at {place:?}");
         match place {
             Place::Activation(offset) => self.activations.argument_at(offset),
             Place::Constant(index) => self.offsets.get(index).and_then(|offset| self.constants.argument_at(*offset)),
@@ -220,7 +220,7 @@ impl<'a> NetworkMemory<'a> {
             let bytes = buffer.read()?;
             let begin = usize::try_from(offset)?;
             let own = begin.checked_add(size).and_then(|end| bytes.get(begin..end));
-            Ok(own.with_context(|| format!("`{}` does not fit its place", port.name))?.to_vec())
+            Ok(own.with_context(|| format!("`{}` does not fit its buffer", port.name))?.to_vec())
         };
         match port.same_as.unwrap_or(Place::Output(place)) {
             Place::Activation(offset) => from(&self.activations, offset),

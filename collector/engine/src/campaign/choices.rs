@@ -40,7 +40,7 @@ choice! {
         Fused = "fused",
         /// Two matrix products and a softmax
         Split = "split",
-        /// Both representations, for comparison
+        /// Attention as one task and as its parts, for comparison
         Both = "both",
     }
 }

@@ -49,7 +49,7 @@ pub fn tensor_names(path: &Path) -> Result<Vec<String>, String> {
     let failed = |why: String| format!("cannot use `{}`: {why}", path.display());
     match detect_format(path) {
         ArrayFormat::Npy => {
-            Err(failed("it holds one array without a name; give it with `--input NAME=FILE`".to_owned()))
+            Err(failed("it holds one array without a name; pass it with `--input NAME=FILE`".to_owned()))
         }
         ArrayFormat::Npz => open_archive(path).map(|archive| member_names(&archive)).map_err(failed),
         ArrayFormat::SafeTensors => {

@@ -37,7 +37,7 @@ impl Why {
     pub fn reason_text(self) -> &'static str {
         match self {
             Why::NotMeasured => "not measured for this target and number of threads",
-            Why::Disturbed => "measured on a machine that was too noisy for a median",
+            Why::Disturbed => "its measurements are too noisy for a median",
             Why::OtherHost => "measured on other hosts only",
             Why::OtherVersions => "measured with other versions only",
             Why::OtherCode => "measured with other code only",

@@ -147,7 +147,7 @@ impl MappedCore<'_> {
     fn generate_program(&self, task: &Task) -> Result<Program, String> {
         let layer = accelerator::layer_of(task).map_err(|why| why.to_string())?;
         let knobs = core_knobs(&task_space(task, &self.target.machine).default);
-        let knobs = knobs.ok_or_else(|| "no tiling of it fits the core".to_owned())?;
+        let knobs = knobs.ok_or_else(|| "no tiling fits the accelerator".to_owned())?;
         generate_program(&self.fabric.core(), &layer, &knobs).map_err(|why| format!("it does not fit: {why}"))
     }
 }

@@ -68,7 +68,7 @@ fn render_course(course: &LearningCourse) -> String {
     let Some(last) = course.curve.last() else { return String::new() };
     let plural = if course.threads == 1 { "" } else { "s" };
     format!(
-        "<h2>all {} tasks together, {} thread{plural}, {} caches</h2><p class=\"soft\">The sum of best times, each as often as its task \
+        "<h2>All {} tasks, {} thread{plural}, {} caches</h2><p class=\"soft\">The sum of best times, each as often as its task \
          is run, from where every task had one: {} after {} trials in {:.0} s.</p>{}",
         course.tasks,
         course.threads,

@@ -188,7 +188,7 @@ fn check_program(
                 .map_err(|why| format!("at `{}` {why}", call.scope))?;
         }
         if let Some(Place::Constant(_) | Place::Input(_)) = call.arguments.last().map(|result| result.place) {
-            return Err(format!("the call at `{}` writes what is only read", call.scope));
+            return Err(format!("the call at `{}` writes a read-only tensor", call.scope));
         }
     }
     check_stages(program)
@@ -235,7 +235,7 @@ fn check_tensor_fits(
     let ends = begins.checked_add(wanted);
     let is_inside = room.zip(ends).is_some_and(|(room, ends)| ends <= room);
     if !begins.is_multiple_of(ALIGNMENT_BYTES) || !is_inside {
-        return Err(format!("a tensor of {wanted} bytes does not fit its place {:?}", argument.place));
+        return Err(format!("a tensor of {wanted} bytes does not fit its memory range {:?}", argument.place));
     }
     Ok(())
 }

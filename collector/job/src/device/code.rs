@@ -232,10 +232,7 @@ impl DeviceCode {
                         Argument::Workspace(place) => format!("workspace {place} of {}", self.workspaces.len()),
                         Argument::Number(_) => "a number".to_owned(),
                     };
-                    return Err(format!(
-                        "kernel `{}` is called with a buffer that is not there: {what}",
-                        launch.kernel
-                    ));
+                    return Err(format!("kernel `{}` is called with a missing buffer: {what}", launch.kernel));
                 }
             }
         }

@@ -170,7 +170,7 @@ impl LaunchReader<'_> {
         if let Some((_, known)) = self.symbols.iter().find(|(symbol, _)| *symbol == node) {
             return Ok(known.clone());
         }
-        *parts = parts.checked_sub(1).ok_or_else(|| HostWork("a number of too many parts".to_owned()))?;
+        *parts = parts.checked_sub(1).ok_or_else(|| HostWork("a number has too many components".to_owned()))?;
         let operator = match self.graph.node_kind(node).rsplit('.').next().unwrap_or_default() {
             "Cast" => return self.count_within(self.graph.node_field(node, "value")?, parts),
             "Select" => {

@@ -214,7 +214,7 @@ impl From<Moves> for Value {
 fn check_trace(trace: &Value) -> Result<(), MovesError> {
     let at = |place: usize| move |why: String| MovesError { place, why };
     let parts: Option<&[Value; 2]> = as_list(trace).and_then(|parts| parts.try_into().ok());
-    let two_lists = || at(0)("moves are two lists: of what is done, and of what was drawn".to_owned());
+    let two_lists = || at(0)("a trace consists of two lists: instructions and sampling decisions".to_owned());
     let [moves, drawn] = parts.ok_or_else(two_lists)?;
     let moves = as_list(moves).ok_or_else(|| at(0)("there is no list of moves".to_owned()))?;
     if moves.len() > MOST_MOVES {
@@ -222,12 +222,12 @@ fn check_trace(trace: &Value) -> Result<(), MovesError> {
     }
     moves.iter().enumerate().try_for_each(|(place, step)| check_move(step).map_err(at(place)))?;
     let drawn = as_list(drawn).filter(|drawn| drawn.len() <= moves.len());
-    let drawn = drawn.ok_or_else(|| at(0)("there is no list of what moves drew".to_owned()))?;
+    let drawn = drawn.ok_or_else(|| at(0)("the list of sampling decisions is missing".to_owned()))?;
     for entry in drawn {
         let parts: Option<&[Value; 2]> = as_list(entry).and_then(|parts| parts.try_into().ok());
         let place = parts.and_then(|[place, _]| usize::try_from(place.as_u64()?).ok());
         let (Some([_, decision]), Some(place)) = (parts, place) else {
-            return Err(at(0)(format!("{} is nothing that a move drew", shorten_value(entry))));
+            return Err(at(0)(format!("{} is not a sampling decision", shorten_value(entry))));
         };
         if !fits_form(ValueForm::Number, decision) && !fits_form(ValueForm::Numbers, decision) {
             return Err(at(place)(format!("it cannot draw {}", shorten_value(decision))));
@@ -245,7 +245,7 @@ fn check_move(step: &Value) -> Result<(), String> {
     let (_, wants, told) = MOVES
         .iter()
         .find(|(known, ..)| *known == name)
-        .ok_or_else(|| format!("`{name:.60}` is none of the moves that schedules are made of"))?;
+        .ok_or_else(|| format!("`{name:.60}` is not a known schedule instruction"))?;
     check_list(name, inputs, wants)?;
     check_list(name, attributes, told)?;
     if name == "Annotate" {
@@ -278,7 +278,7 @@ fn check_annotation(key: &Value, value: &Value) -> Result<(), String> {
     if fits {
         Ok(())
     } else {
-        Err(format!("nothing is annotated with {} of {}", shorten_value(value), shorten_value(key)))
+        Err(format!("the annotation {} of {} is not allowed", shorten_value(value), shorten_value(key)))
     }
 }
 
@@ -450,9 +450,7 @@ mod tests {
         );
         check(
             json!(["UnsafeSetDType", ["b0"], [0, "handle"], []]),
-            expect![
-                "move 1 of the schedule is refused: `UnsafeSetDType` is none of the moves that schedules are made of"
-            ],
+            expect!["move 1 of the schedule is refused: `UnsafeSetDType` is not a known schedule instruction"],
         );
         check(
             json!(["SetScope", ["b0"], [0, "global.vtcm"], []]),

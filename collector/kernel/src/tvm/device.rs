@@ -159,7 +159,7 @@ fn provide_headers() -> Result<()> {
     };
     let header = |arguments: &[AnyView]| {
         let tags = arguments.first().and_then(|view| view.try_as::<Array<TvmString>>());
-        let tags = tags.ok_or_else(|| runtime_error("a header is made of a list of texts"))?;
+        let tags = tags.ok_or_else(|| runtime_error("a header needs a list of strings"))?;
         let tags = (0..tags.len()).map(|place| tags.get(place)).collect::<std::result::Result<Vec<_>, _>>()?;
         let text = cuda::write_header(tags.iter().map(|tag| tag.as_str())).map_err(runtime_error)?;
         Ok(Any::from(TvmString::from(text.as_str())))

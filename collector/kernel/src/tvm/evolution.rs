@@ -97,7 +97,7 @@ fn wrap_judge(judge: impl Fn(&[Features]) -> Vec<f64> + 'static) -> Value {
         let found: Vec<Features> = found.iter().map(|stores| features::of_stores(stores)).collect();
         let scores = judge(&found);
         if scores.len() != found.len() {
-            return Err(failed("a judge says one number of each"));
+            return Err(failed("a cost model returns one number per candidate"));
         }
         // SAFETY: TVM gives the place of one number for each of the candidates, of which `scores` has as many, and reads it
         // when this has returned.

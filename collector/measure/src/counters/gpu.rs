@@ -40,7 +40,7 @@ pub const ENERGY: &str = "gpu_energy_millijoules";
 
 pub const GPU_NAMES: &[GpuCounter] = &[
     default_counter("gpu_sm_clock_mhz", "MHz", Step::Nvml, "clock of the multiprocessors: the median over the batches"),
-    default_counter("gpu_sm_clock_min_mhz", "MHz", Step::Nvml, "the least of it"),
+    default_counter("gpu_sm_clock_min_mhz", "MHz", Step::Nvml, "minimum of that clock over the batches"),
     default_counter("gpu_memory_clock_mhz", "MHz", Step::Nvml, "clock of the memory: the median over the batches"),
     default_counter("gpu_power_watts", "W", Step::Nvml, "power of the board: the median over the batches"),
     default_counter(

@@ -163,7 +163,7 @@ pub const NAMES: &[CounterName] = &[
     ),
     papi_counter(
         "dtlb_load_misses",
-        "loads whose page was not in the translation buffer",
+        "loads that missed the translation lookaside buffer",
         &["perf::DTLB-LOAD-MISSES", "PAPI_TLB_DM"],
         cache_reads(sys::PERF_COUNT_HW_CACHE_DTLB, MISSED),
     ),

@@ -153,7 +153,7 @@ fn read_holder(file: &mut File) -> String {
     let mut text = String::new();
     match file.take(400).read_to_string(&mut text) {
         Ok(_) if !text.is_empty() => text.replace(char::is_control, " "),
-        _ => "it has not said which".to_owned(),
+        _ => "its process and command are unknown".to_owned(),
     }
 }
 

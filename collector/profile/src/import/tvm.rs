@@ -60,7 +60,7 @@ pub fn parse_report(input: impl Read) -> std::io::Result<(TvmReport, FoundEvent)
             Some(Frame::Long(length)) => found.skip_record(offset, format!("a record of more than {length} bytes")),
             Some(Frame::Cut) => {
                 found.is_cut = true;
-                found.skip_record(offset, "the text ends, or goes on, as no JSON does");
+                found.skip_record(offset, "the text is not valid JSON: it ends too early or continues after its end");
             }
         }
     }

@@ -37,7 +37,7 @@ impl Border {
 }
 
 pub fn read_ports(runtime: &OnnxRuntime, session: &Owned, border: &Border) -> Result<Vec<Port<Tensor>>> {
-    const ASKING: &str = "say what the model takes";
+    const ASKING: &str = "describe the inputs of the model";
     let functions = runtime.functions();
     let mut count = 0;
     // SAFETY: the session is alive; the pointer refers to a local variable.
@@ -75,7 +75,7 @@ fn port_name(runtime: &OnnxRuntime, session: &Owned, border: &Border, index: usi
 
 /// Creates a port with memory according to its type in the model.
 fn create_port(runtime: &OnnxRuntime, name: CString, ty: &Owned) -> Result<Port<Tensor>> {
-    const ASKING: &str = "say what types the model has";
+    const ASKING: &str = "describe the types of the model";
     let functions = runtime.functions();
     let refused = |why: String| RuntimeError::Port { name: name.to_string_lossy().into_owned(), why };
     let (mut tensor, mut element, mut rank) = (null_mut(), 0, 0);

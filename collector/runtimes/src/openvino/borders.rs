@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 
 /// Above the rank of any tensor of a model.
 const RANK_MAX: usize = 64;
-const ASKING: &str = "say what the model takes";
+const ASKING: &str = "describe the inputs of the model";
 
 /// Queries the inputs or the outputs.
 pub struct OpenVinoBorder {

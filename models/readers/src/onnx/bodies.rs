@@ -46,7 +46,7 @@ fn stack_results(emit: &mut Emit<'_>, parts: &[ValueId], axis: i64, info: &messa
     }
     let stated = stated_type(info).ok().and_then(|ty| Some((ty.dtype, ty.extents()?)));
     let Some((dtype, mut extents)) = stated else {
-        return unsupported("it has no turns, and its graph does not say which shape the result has");
+        return unsupported("it has no iterations, and its graph does not state the shape of the result");
     };
     let axis = emit.resolve_axis(axis, extents.len() + 1)?;
     extents.insert(axis, 0);
@@ -226,7 +226,7 @@ impl<'a> Importer<'a> {
             None => i64::MAX,
             Some(Some(most)) => most as i64,
             Some(None) => {
-                let reason = "its number of turns is computed while the model runs; `--bind NAME=VALUE` fixes an input that decides it";
+                let reason = "its number of iterations depends on data at run time; `--bind NAME=VALUE` fixes an input that decides it";
                 return Ok(Err(reason.to_owned()));
             }
         };
@@ -234,7 +234,7 @@ impl<'a> Importer<'a> {
             return Ok(Ok(true));
         }
         match condition.map(|id| known_scalar(&self.emit, id)).transpose()? {
-            Some(None) => return Ok(Err("whether it goes on is computed while the model runs".to_owned())),
+            Some(None) => return Ok(Err("its loop condition depends on data at run time".to_owned())),
             Some(Some(0.0)) => return Ok(Ok(true)),
             _ => {}
         }
@@ -312,7 +312,7 @@ impl<'a> Importer<'a> {
             let parts = axes.slice_inputs(&mut self.emit, &scanned, turn)?;
             let inputs = states.iter().copied().map(Slot::Value).chain(parts).collect();
             if axes.turns > MAX_TURNS {
-                let reason = format!("it has {} turns, and up to {MAX_TURNS} are unrolled", axes.turns);
+                let reason = format!("it has {} iterations, but at most {MAX_TURNS} are unrolled", axes.turns);
                 return Err(self.refuse_open(&reason, vec![(graph, inputs)], scope)?);
             }
             let made = self.inline_body(graph, inputs, scope)?;

@@ -174,7 +174,7 @@ impl<'a> Importer<'a> {
                     );
                 }
                 None => {
-                    let reason = format!("it reads `{}`, which nothing before it makes", escape_name(name));
+                    let reason = format!("it reads `{}`, which no earlier node computes", escape_name(name));
                     return Err(self.malformed(node_place(node, scope), reason));
                 }
             }
@@ -353,7 +353,7 @@ impl<'a> Importer<'a> {
             return Ok(());
         }
         let reason =
-            format!("the file says `{}` is {stated}, its inputs and attributes make it {found}", escape_name(name));
+            format!("the file says `{}` is {stated}, its inputs and attributes give {found}", escape_name(name));
         Err(self.malformed(node_place(node, scope), reason))
     }
 

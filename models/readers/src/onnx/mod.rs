@@ -74,7 +74,7 @@ pub fn data_files(bytes: Bytes, file: &str) -> Result<BTreeSet<PathBuf>> {
             return Err(Error::Malformed {
                 file: file.to_owned(),
                 place: format!("initializer `{}`", crate::escape_name(&tensor.name)),
-                reason: "its data lies outside of the model's own folder".to_owned(),
+                reason: "its data is outside the model's folder".to_owned(),
             });
         }
         found.insert(path);

@@ -244,13 +244,13 @@ fn external_data(tensor: &messages::Tensor, folder: Option<&Path>, length: u64) 
             entry(key).map(|text| text.parse().map_err(|_| format!("`{key}` of its data is `{text}`, no number")));
         text.transpose()
     };
-    let folder = folder.ok_or("its data lies in another file, and this model was not read from a folder")?;
+    let folder = folder.ok_or("its data is in another file, but this model was not read from a folder")?;
     let location = entry("location").ok_or("its data is external, but the file is not named")?;
-    let leaves = || format!("its data lies in `{location}`; only files below the model's own folder are read");
+    let leaves = || format!("its data is in `{location}`; only files below the model's own folder are read");
     if !Path::new(location).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir)) {
         return Err(leaves());
     }
-    let unreadable = |error: std::io::Error| format!("its data lies in `{location}`, which cannot be read: {error}");
+    let unreadable = |error: std::io::Error| format!("its data is in `{location}`, which cannot be read: {error}");
     // Links are followed before looking where the file lies.
     let folder = folder.canonicalize().map_err(unreadable)?;
     let path = folder.join(location).canonicalize().map_err(unreadable)?;

@@ -45,9 +45,10 @@ pub(super) fn import_model(model: &Model<'_>, file: &str, options: &Options) -> 
         loose_ends: Vec::new(),
     };
     if model.operators.len() > GraphLimits::default().nodes {
-        return Err(
-            importer.malformed("as a whole".to_owned(), format!("{} operators are too many", model.operators.len()))
-        );
+        return Err(importer.malformed(
+            "as a whole".to_owned(),
+            format!("the model has {} operators, which is too many", model.operators.len()),
+        ));
     }
     importer.add_constants()?;
     importer.add_inputs()?;
@@ -153,7 +154,7 @@ impl<'a> TfliteImporter<'a> {
                             Refusal::Unsupported(format!("it keeps `{}` from run to run", tensor.name))
                         }
                         Ok(_) => {
-                            Refusal::Malformed(format!("it reads `{}`, which nothing before it makes", tensor.name))
+                            Refusal::Malformed(format!("it reads `{}`, which no earlier node computes", tensor.name))
                         }
                     };
                     return self.refuse_operator(operator, refusal);
@@ -208,7 +209,7 @@ impl<'a> TfliteImporter<'a> {
         if agrees {
             return Ok(());
         }
-        let reason = format!("the file says `{}` is {stated}, its inputs and attributes make it {found}", tensor.name);
+        let reason = format!("the file says `{}` is {stated}, its inputs and attributes give {found}", tensor.name);
         Err(self.malformed(self.operator_place(operator), reason))
     }
 

@@ -45,7 +45,7 @@ impl Sparsity {
     pub(super) fn parse_sparsity(table: &FlatTable<'_>) -> Read<Sparsity> {
         let whole = |numbers: Vec<i32>| -> Read<Vec<usize>> {
             let numbers = numbers.into_iter().map(usize::try_from);
-            numbers.collect::<Result<_, _>>().map_err(|_| "a sparse tensor has negative places".to_owned())
+            numbers.collect::<Result<_, _>>().map_err(|_| "a sparse tensor has negative indices".to_owned())
         };
         let (order, blocks) = (whole(table.i32s(0)?)?, whole(table.i32s(1)?)?);
         let mut levels = Vec::new();
@@ -123,7 +123,7 @@ fn read_positions(level: &FlatTable<'_>, field: usize) -> Read<Vec<i32>> {
         1 => table.i32s(0),
         2 => table.u16s(0),
         3 => table.u8s(0),
-        other => Err(format!("places of a sparse tensor have the kind {other}")),
+        other => Err(format!("indices of a sparse tensor have the kind {other}")),
     }
 }
 
@@ -148,7 +148,7 @@ impl Dense<'_> {
                 self.fill_level(level + 1, part * size + place, at)
             }),
             Some(Level::Sparse { segments, places }) => {
-                let wrong = || "the places of a sparse tensor are damaged".to_owned();
+                let wrong = || "the indices of a sparse tensor are damaged".to_owned();
                 let (Some(&start), Some(&end)) = (segments.get(part), segments.get(part + 1)) else {
                     return Err(wrong());
                 };
@@ -186,7 +186,7 @@ impl Dense<'_> {
         let element = self.bytes.get(stored * self.width..(stored + 1) * self.width);
         match (element, self.out.get_mut(flat * self.width..(flat + 1) * self.width)) {
             (Some(from), Some(to)) => to.copy_from_slice(from),
-            _ => return Err("a sparse tensor has fewer elements than places".to_owned()),
+            _ => return Err("a sparse tensor has fewer elements than indices".to_owned()),
         }
         Ok(())
     }

@@ -60,7 +60,7 @@ impl<'a> Importer<'a> {
             Some(Slot::Skipped) => unsupported(format!("it reads `{name}`, which was left out")),
             Some(Slot::Stale) => unsupported(format!("it reads `{name}`: {STALE}")),
             Some(Slot::Unmade) => unsupported(format!("it reads `{name}`, an output that only training needs")),
-            None => malformed(format!("it reads `{}`, which nothing before it makes", shorten_text(name))),
+            None => malformed(format!("it reads `{}`, which no earlier node computes", shorten_text(name))),
         }
     }
 

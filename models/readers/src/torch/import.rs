@@ -51,7 +51,7 @@ pub(super) fn import_program(
         loose_ends: Vec::new(),
     };
     if graph.nodes.len() > GraphLimits::default().nodes {
-        let reason = format!("{} nodes are too many", graph.nodes.len());
+        let reason = format!("the model has {} nodes, which is too many", graph.nodes.len());
         return Err(importer.malformed("as a whole".to_owned(), reason));
     }
     importer.add_inputs(&mut weights)?;
@@ -286,7 +286,7 @@ impl<'a> Importer<'a> {
         if stated.dtype == found.dtype && (is_resized || stated == *found) {
             return Ok(());
         }
-        let reason = format!("the file says `{name}` is {stated}, its inputs and attributes make it {found}");
+        let reason = format!("the file says `{name}` is {stated}, its inputs and attributes give {found}");
         Err(self.malformed(node_place(node), reason))
     }
 

@@ -136,8 +136,8 @@ fn archives_that_are_tricks_are_refused() {
     check_refused(changed(&|bytes| bytes[at + 10] = 8), "is compressed");
     check_refused(changed(&|bytes| bytes[at + 8] |= 1), "is encrypted");
     check_refused(changed(&|bytes| bytes[at + 24] ^= 1), "is neither stored nor deflated");
-    check_refused(changed(&|bytes| bytes[at + 46] ^= 1), "has another name in its own place");
-    check_refused(changed(&|bytes| bytes[at + 45] = 0x7f), "does not lie before the directory");
+    check_refused(changed(&|bytes| bytes[at + 46] ^= 1), "has a different name in its local header");
+    check_refused(changed(&|bytes| bytes[at + 45] = 0x7f), "is not located before the directory");
     check_refused(changed(&|bytes| bytes[at] = 0), "its directory is damaged");
     let end = whole.len() - 22;
     check_refused(changed(&|bytes| bytes[end + 8..end + 12].fill(0xfe)), "its directory claims 65278 entries");

@@ -43,7 +43,7 @@ pub fn build_operator(text: &str) -> Result<Graph> {
         let reason = arguments
             .zero_extent()
             .map_or_else(|| "a tensor has no elements".to_owned(), |key| format!("`{key}` is 0"));
-        return Err(in_words(format!("{reason}, so there is nothing to compute; for example `{}`", form.example)));
+        return Err(in_words(format!("{reason}, so it computes nothing; for example `{}`", form.example)));
     }
     Ok(graph)
 }

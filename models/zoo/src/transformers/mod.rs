@@ -246,7 +246,7 @@ pub fn load_steps(name: &str, options: &Options, steps: i64) -> Result<LoadedTra
         return load_model(name, options);
     }
     if options.phase != Phase::Decode {
-        return Err(refused("only decoding goes in steps".to_owned()));
+        return Err(refused("only decoding has steps".to_owned()));
     }
     let at = |step: i64| load_model(name, &Options { sequence: options.sequence.saturating_add(step), ..*options });
     let mut loaded = (0..steps).map(at).collect::<Result<Vec<LoadedTransformer>>>()?;

@@ -261,7 +261,7 @@ impl Net {
     ) -> Result<ValueId> {
         let (stop, name) = (first + count, format!("{scope}.weight"));
         if stop > entries {
-            return Err(self.model_error(format!("place {} is beyond the {entries} of `{name}`", stop - 1)));
+            return Err(self.model_error(format!("index {} is beyond the {entries} entries of `{name}`", stop - 1)));
         }
         let table = self.add_weight(&name, &[entries, width])?;
         if count == entries { Ok(table) } else { self.slice(scope, table, 0, first, stop) }

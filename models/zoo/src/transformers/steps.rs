@@ -104,7 +104,7 @@ impl Chain {
 
     fn mismatch_error(&self, name: &str) -> Error {
         let reason =
-            format!("its steps cannot follow each other: one takes another `{name}` than what the one before leaves");
+            format!("its steps cannot be chained: the `{name}` of a step differs from the result of the previous one");
         Error::Model { model: self.graph.name.clone(), reason }
     }
 }

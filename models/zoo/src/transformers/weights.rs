@@ -87,7 +87,7 @@ fn convert_weight(entry: &Entry, ty: &TensorType, stored: Stored) -> Result<Cons
         wanted.shape.reverse();
     }
     if entry.ty.shape != wanted.shape {
-        return Err(format!("it is {}, the configuration makes it {wanted}", entry.ty));
+        return Err(format!("it is {}, but the configuration implies {wanted}", entry.ty));
     }
     if !entry.ty.dtype.is_float() {
         return Err(format!("it is {}, a weight must be floats", entry.ty));

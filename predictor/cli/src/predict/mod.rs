@@ -81,7 +81,7 @@ pub struct Predict {
     /// 0: each launch is awaited, as on a CPU. 1: the queue of launches is always full.
     #[arg(long, default_value_t = 0.0, value_name = "SHARE")]
     pub overlap: f64,
-    /// Mapping with additional operators and devices
+    /// TOML mapping of a foreign table, with its operators and devices
     #[arg(long, value_name = "FILE")]
     pub mapping: Option<PathBuf>,
     /// Device [default: that of the predictor, if it has only one]

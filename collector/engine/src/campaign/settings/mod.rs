@@ -143,7 +143,7 @@ pub struct ModelSettings {
     /// Boards: pynq-z1, pynq-z2, ultra96, zcu104, kv260.
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
     pub board: Option<String>,
-    /// Configuration of the core for `--unit fpga`: 1x16 or 4x8 [default: 1x16]
+    /// Configuration of the accelerator for `--unit fpga`: 1x16 or 4x8 [default: 1x16]
     #[cfg_attr(feature = "clap", arg(long, value_name = "NAME"))]
     pub fpga_config: Option<String>,
     /// Parameters of the timing model for `--unit fpga` [default: those of the board]

@@ -68,7 +68,7 @@ pub fn fill_variables(exports: &HashMap<String, Export>, layout: &Layout, image:
         // Data is what follows the constants; a variable anywhere else could not be one.
         let target = image.get_mut(export.offset..end).filter(|_| export.offset >= layout.constants.end);
         let Some(target) = target else {
-            return Err(LoadError::malformed_file(format!("`{variable}` lies outside of the object's data")));
+            return Err(LoadError::malformed_file(format!("`{variable}` is outside the object's data")));
         };
         target.copy_from_slice(&address()?.to_ne_bytes());
         Ok(())

@@ -147,7 +147,7 @@ fn check_header(bytes: &[u8]) -> Result<&Header, LoadError> {
         return Err(LoadError::UnsupportedMachine { machine: machine_name(machine) });
     }
     if header.e_type(LittleEndian) != elf::ET_REL {
-        return Err(LoadError::malformed_file("it is linked already, an object file that is not is wanted"));
+        return Err(LoadError::malformed_file("it is already linked; give an unlinked object file"));
     }
     Ok(header)
 }
@@ -233,7 +233,7 @@ fn read_symbols<'a>(
 fn place_in(section: usize, value: u64, name: &str, sections: &[Section<'_>]) -> Result<Place, LoadError> {
     match usize::try_from(value) {
         Ok(offset) if offset <= sections[section].size => Ok(Place::Section { section, offset }),
-        _ => Err(LoadError::malformed_file(format!("symbol `{name}` lies outside of its section"))),
+        _ => Err(LoadError::malformed_file(format!("symbol `{name}` is outside its section"))),
     }
 }
 

@@ -121,8 +121,9 @@ fn jump_to(target: u64) -> [u8; 14] {
 
 fn patch_bytes(image: &mut [u8], offset: usize, bytes: &[u8]) -> Result<(), LoadError> {
     let end = offset.saturating_add(bytes.len());
-    let target =
-        image.get_mut(offset..end).ok_or_else(|| LoadError::malformed_file("an image too small for its parts"))?;
+    let target = image
+        .get_mut(offset..end)
+        .ok_or_else(|| LoadError::malformed_file("the image is too small for its sections"))?;
     target.copy_from_slice(bytes);
     Ok(())
 }

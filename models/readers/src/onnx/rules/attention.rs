@@ -203,7 +203,7 @@ fn constant_mask(
     hides: impl Fn(i64, i64) -> bool,
 ) -> Outcome<ValueId> {
     if places.checked_mul(total).is_none_or(|elements| elements > MAX_MASK) {
-        return unsupported(format!("a mask of {places} x {total} places is too large to be made"));
+        return unsupported(format!("a mask of {places} x {total} elements is too large"));
     }
     let numbers: Vec<f64> = (0..places * total)
         .map(|index| if hides(index / total, index % total) { f64::NEG_INFINITY } else { 0.0 })

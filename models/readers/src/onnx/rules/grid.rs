@@ -200,7 +200,7 @@ fn blend_taps(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Tap>]) -> Outcome<Val
             };
         }
         let Some(at) = at else { return malformed("there are no axes") };
-        let [n, count] = emit.extents(at)?[..] else { return malformed("places must have 2 dimensions") };
+        let [n, count] = emit.extents(at)?[..] else { return malformed("grid positions must have 2 dimensions") };
         let at = emit.reshape(at, &[n, count, 1])?;
         let mut term = emit.push(Op::GatherNd(GatherNd { batch: 1 }), &[rows, at])?;
         if let Some(weight) = weight {
@@ -213,7 +213,7 @@ fn blend_taps(emit: &mut Emit<'_>, x: ValueId, axes: &[Vec<Tap>]) -> Outcome<Val
             None => term,
         });
     }
-    sum.map_or_else(|| malformed("there are no places"), Ok)
+    sum.map_or_else(|| malformed("the grid has no points"), Ok)
 }
 
 /// `theta[n, rank, rank + 1], size`: element positions of a tensor of this size after an affine map.
@@ -224,7 +224,7 @@ pub(super) fn affine_grid(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let rank = spatial.len();
     let count = spatial.iter().try_fold(1i64, |count, &extent| count.checked_mul(extent));
     let Some(count) = count.filter(|count| (1..=MAX_PLACES).contains(count)) else {
-        return malformed(format!("a grid of {spatial:?} places"));
+        return malformed(format!("a grid of {spatial:?} has no points, or more than {MAX_PLACES}"));
     };
     if !(2..=3).contains(&rank) || spatial.iter().any(|&extent| extent < 1) {
         return malformed(format!("`size` is {size:?}"));

@@ -97,7 +97,7 @@ pub(super) fn eye_like(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
     let extents = emit.extents(x)?;
     let [rows, columns] = extents[..] else { return malformed("the input must be a matrix") };
     if rows.checked_mul(columns).is_none_or(|elements| elements > MAX_MADE) {
-        return unsupported(format!("a matrix of {rows} x {columns} elements is too large to be made"));
+        return unsupported(format!("a matrix of {rows} x {columns} elements is too large"));
     }
     let dtype = match call.optional_int("dtype") {
         Some(code) => {

@@ -20,7 +20,7 @@ fn constant_matrix(
     number: impl Fn(i64, i64) -> f64,
 ) -> Outcome<ValueId> {
     if rows.checked_mul(columns).is_none_or(|count| count > MAX_MADE) {
-        return unsupported(format!("a matrix of {rows} x {columns} elements is too large to be made"));
+        return unsupported(format!("a matrix of {rows} x {columns} elements is too large"));
     }
     let numbers: Vec<f64> = (0..rows)
         .flat_map(|row| (0..columns).map(move |column| (row, column)))

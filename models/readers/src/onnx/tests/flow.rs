@@ -65,7 +65,7 @@ fn a_bound_input_decides_turns_and_branches() {
     check_error(
         &open,
         expect![
-            "`small.onnx`, node `y` (`Loop`): not supported: its number of turns is computed while the model runs; `--bind NAME=VALUE` fixes an input that decides it; `--skip-unsupported` leaves the node out and lists the operators of one turn"
+            "`small.onnx`, node `y` (`Loop`): not supported: its number of iterations depends on data at run time; `--bind NAME=VALUE` fixes an input that decides it; `--skip-unsupported` leaves the node out and lists the operators of one turn"
         ],
     );
     let bind = |name: &str, number: f64| {

@@ -97,7 +97,7 @@ pub(super) fn write_pool(sheet: &mut Sheet<'_>, node: &Node) -> Made {
             }
             let old = sheet.extents(x)[2..].to_vec();
             if old.iter().zip(extents).any(|(old, new)| *new < 1 || old % new != 0) {
-                return Err(format!("ONNX has no windows that make {extents:?} places of {old:?}"));
+                return Err(format!("ONNX cannot express windows with {extents:?} results from {old:?}"));
             }
             let kernel: Vec<i64> = old.iter().zip(extents).map(|(old, new)| old / new).collect();
             let (operator, mut attributes) = pool_operator(*mode);

@@ -104,7 +104,7 @@ pub(super) fn batch_to_space(call: &mut Call<'_, '_>) -> Outputs {
     for (index, pair) in crops.chunks(2).enumerate() {
         let stop = after[index + 1].saturating_sub(pair[1]);
         if stop <= pair[0] {
-            return malformed(format!("crops {crops:?} leave nothing"));
+            return malformed(format!("crops {crops:?} remove everything"));
         }
         y = call.emit.slice(y, index + 1, pair[0], stop)?;
     }

@@ -166,7 +166,7 @@ pub(super) fn attention(call: &mut Call<'_, '_>) -> Outputs {
             .map(|index| if index % places > index / places { f64::NEG_INFINITY } else { 0.0 })
             .collect();
         if mask.is_some() {
-            return unsupported("it has a mask and is causal over other places than its own");
+            return unsupported("it has both a mask and a causal offset");
         }
         mask = Some(call.emit.constant_of(&Tensor::from_numbers(TensorType::new(dtype, &[rows, places]), &numbers)?)?);
         causal = false;

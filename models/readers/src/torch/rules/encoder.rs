@@ -17,7 +17,7 @@ fn apply_rule(call: &mut Call<'_, '_>, rule: Rule, arguments: Vec<(&'static str,
     let mut inner = Call { emit: &mut *call.emit, operator: call.operator, arguments, complex: Vec::new(), stated };
     match rule(&mut inner)?.first() {
         Some(Made { id, .. }) => Ok(*id),
-        None => unsupported("a part of it has no result"),
+        None => unsupported("one of its parts has no result"),
     }
 }
 
@@ -57,7 +57,7 @@ pub(super) fn multi_head_attention(call: &mut Call<'_, '_>) -> Outputs {
         return unsupported("its queries, keys and values are different tensors");
     }
     if call.flag_argument("need_weights", true)? {
-        return unsupported("its weights are a result, too; export the model with `torch.export.save`");
+        return unsupported("its weights are also a result; export the model with `torch.export.save`");
     }
     let heads = call.int_argument("num_head", 1)?;
     let id = self_attention(call, query, heads)?;

@@ -180,7 +180,7 @@ pub(super) fn pairwise_norms(call: &mut Call<'_, '_>) -> Outputs {
     let (a, b, order) = (call.tensor_argument("x1")?, call.tensor_argument("x2")?, call.float_argument("p", 2.0)?);
     let (mut rows, mut columns) = (call.emit.extents(a)?, call.emit.extents(b)?);
     if rows.len() < 2 || columns.len() < 2 {
-        return unsupported("its rows do not stand in matrices");
+        return unsupported("its rows are not in matrices");
     }
     rows.insert(rows.len() - 1, 1);
     columns.insert(columns.len() - 2, 1);
@@ -294,7 +294,7 @@ pub(super) fn adjacent_difference(call: &mut Call<'_, '_>) -> Outputs {
     for _ in 0..call.int_argument("n", 1)?.clamp(0, 64) {
         let extent = call.axis_extent(x, axis)?;
         if extent < 1 {
-            return unsupported("there is nothing to take the difference of");
+            return unsupported("it has no elements to take differences of");
         }
         let (later, earlier) = (call.emit.slice(x, axis, 1, extent)?, call.emit.slice(x, axis, 0, extent - 1)?);
         x = if call.emit.dtype(x)? == DType::Bool {

@@ -290,7 +290,7 @@ pub(super) fn roi_align(call: &mut Call<'_, '_>) -> Outputs {
     };
     let (n, c, space, count) = (*n, *c, [*h, *w], *count);
     if samples < 1 {
-        return unsupported("how many places of a region it looks at depends on the data; give `sampling_ratio`");
+        return unsupported("the number of samples per region depends on data; set `sampling_ratio`");
     }
     if pooled.iter().any(|&parts| !(1..=1 << 10).contains(&parts)) || samples > 64 {
         return unsupported(format!("{pooled:?} parts of {samples} samples"));

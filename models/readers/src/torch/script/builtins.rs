@@ -114,7 +114,7 @@ fn typed_number(value: Value) -> Outcome<(DType, f64)> {
         Value::Int(number) => (DType::I64, number as f64),
         Value::Float(number) => (DType::F32, number),
         Value::Bool(flag) => (DType::Bool, f64::from(u8::from(flag))),
-        _ => return malformed("a tensor is made of something that is no number"),
+        _ => return malformed("a tensor is created from something other than numbers"),
     })
 }
 
@@ -122,7 +122,7 @@ fn nested_tensor(interpreter: &mut Interpreter<'_>, value: Value, asked: Option<
     let (mut extents, mut numbers, mut dtype) = (Vec::new(), Vec::new(), None);
     collect_numbers(&mut interpreter.heap, value, 0, (&mut extents, &mut numbers, &mut dtype))?;
     if extents.iter().product::<i64>() != numbers.len() as i64 {
-        return malformed("a tensor is made of lists of different lengths");
+        return malformed("a tensor is created from lists of different lengths");
     }
     let asked = match asked {
         Some(Value::Int(code)) if dtypes::COMPLEX.contains(&code) => return unsupported("it makes complex numbers"),
@@ -155,12 +155,12 @@ fn collect_numbers(
         return Ok(());
     };
     if depth >= 16 {
-        return unsupported("a tensor is made of lists that are nested too deeply");
+        return unsupported("a tensor is created from lists that are nested too deeply");
     }
     match extents.get(depth) {
         None => extents.push(items.len() as i64),
         Some(&extent) if extent == items.len() as i64 => {}
-        Some(_) => return malformed("a tensor is made of lists of different lengths"),
+        Some(_) => return malformed("a tensor is created from lists of different lengths"),
     }
     items.into_iter().try_for_each(|item| collect_numbers(heap, item, depth + 1, (extents, numbers, dtype)))
 }

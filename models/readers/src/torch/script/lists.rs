@@ -13,7 +13,7 @@ pub(super) fn range_length(start: i64, end: i64, step: i64) -> Outcome<i64> {
     };
     match i64::try_from(length.max(0)) {
         Ok(length) if length <= MAX_ITEMS => Ok(length),
-        _ => unsupported(format!("{length} turns of a loop are too many")),
+        _ => unsupported(format!("a loop of {length} iterations is too long")),
     }
 }
 
@@ -22,7 +22,7 @@ pub(super) fn range_list(heap: &mut Heap, given: &[Value]) -> Outcome<Value> {
         [Value::Int(end)] => (0, end, 1),
         [Value::Int(start), Value::Int(end)] => (start, end, 1),
         [Value::Int(start), Value::Int(end), Value::Int(step)] => (start, end, step),
-        _ => return unsupported("the number of turns of a loop is not known"),
+        _ => return unsupported("the number of iterations of a loop is not known"),
     };
     let length = range_length(start, end, step)?;
     heap.charge_units(length as usize)?;
@@ -55,7 +55,7 @@ pub(super) fn slice_list(heap: &mut Heap, list: Value, rest: &[Value]) -> Outcom
     let step = match rest.get(2) {
         None | Some(Value::None) => 1,
         Some(&Value::Int(step)) if step > 0 => step,
-        _ => return unsupported("a part of a list is taken backwards"),
+        _ => return unsupported("a list slice has a negative step"),
     };
     let items = (start..end).step_by(step as usize).map(|at| items[at as usize]).collect();
     match list {

@@ -57,7 +57,7 @@ impl<'a> Parser<'a> {
             Token::Newline | Token::Indent | Token::Dedent => "the end of the line".to_owned(),
             Token::End => "the end of the file".to_owned(),
         };
-        format!("line {}: {found} stands where {expected} is expected", self.current_line())
+        format!("line {}: expected {expected}, found {found}", self.current_line())
     }
 
     fn take_symbol(&mut self, symbol: &str) -> bool {

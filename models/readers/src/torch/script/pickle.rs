@@ -160,7 +160,7 @@ impl Unpickler<'_> {
 
     fn store_memo(&mut self, opcode: u8) -> Outcome<()> {
         let place = if opcode == b'q' { self.take_u8()?.into() } else { u32::from_le_bytes(self.take_array()?) };
-        let Some(&Some(value)) = self.stack.last() else { return malformed("its pickle keeps nothing") };
+        let Some(&Some(value)) = self.stack.last() else { return malformed("its pickle is empty") };
         self.heap.charge_units(4)?;
         self.memo.insert(place, value);
         Ok(())
@@ -170,7 +170,7 @@ impl Unpickler<'_> {
         let place = place(self)?;
         match self.memo.get(&place) {
             Some(&value) => Ok(value),
-            None => malformed(format!("its pickle recalls {place}, which it never kept")),
+            None => malformed(format!("its pickle reads memo entry {place}, which was never stored")),
         }
     }
 

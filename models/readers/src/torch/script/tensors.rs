@@ -108,7 +108,7 @@ impl<'a> Tensors<'a> {
         match self.cells.cell_slot(cell) {
             Slot::Value(id) => Ok(id),
             Slot::Stale => unsupported(format!("it reads a tensor: {STALE}")),
-            Slot::Skipped => unsupported("it reads what was left out"),
+            Slot::Skipped => unsupported("it reads the output of an operator that was skipped"),
             Slot::Unmade => unsupported("it reads an output that only training needs"),
         }
     }
@@ -162,7 +162,7 @@ impl<'a> Tensors<'a> {
         self.emit.builder.set_origin(Origin { source_op: operator.clone(), scope: self.scope.to_string() });
         let all: Vec<Value> = given.iter().copied().chain(keywords.iter().map(|(_, value)| *value)).collect();
         let result = match self.reads_missing(&all, heap) {
-            true => unsupported("it reads what was left out"),
+            true => unsupported("it reads the output of an operator that was skipped"),
             false => self.apply_rule(&target, given, keywords, heap),
         };
         match result {

@@ -107,9 +107,7 @@ fn a_linked_library() {
     object[16] = 3;
     check(
         &object,
-        expect![
-            "malformed object file: it is linked already, an object file that is not is wanted [linker may help: false]"
-        ],
+        expect!["malformed object file: it is already linked; give an unlinked object file [linker may help: false]"],
     );
 }
 

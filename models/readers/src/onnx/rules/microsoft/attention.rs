@@ -66,7 +66,7 @@ pub(super) fn multi_head(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs {
         return unsupported("queries, keys and values packed in one tensor");
     };
     if call.has_output(3) || call.optional_input(8).is_some() || call.optional_input(9).is_some() {
-        return unsupported("its scores as a result, or a past in a buffer that is longer than what it holds");
+        return unsupported("its scores as a result, or a past in a buffer longer than its contents");
     }
     let count = head_count(call)?;
     let (mut q, mut k, mut v) = (q, k, v);

@@ -134,7 +134,7 @@ impl Blocks {
 
 /// Unpacks the bytes of each row, lowest bits first.
 pub(super) fn unpack_bits(emit: &mut Emit<'_>, bytes: ValueId, bits: i64) -> Outcome<ValueId> {
-    let [rows, columns] = emit.extents(bytes)?[..] else { return malformed("bytes must stand in rows") };
+    let [rows, columns] = emit.extents(bytes)?[..] else { return malformed("bytes must be in rows") };
     let each = 8 / bits;
     if each == 1 {
         return Ok(bytes);

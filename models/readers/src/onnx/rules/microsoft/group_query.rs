@@ -89,7 +89,7 @@ fn check_lengths(emit: &Emit<'_>, call: &Call<'_>, past: i64, total: i64) -> Out
         };
         if !known.iter().all(fits) {
             return unsupported(format!(
-                "sequences of other lengths than the {total} places of its tensors; give the past the shape of what it holds"
+                "sequences whose length differs from the {total} positions of its tensors; give the past the shape of its contents"
             ));
         }
     }
@@ -154,16 +154,16 @@ fn rotate_pairs(emit: &mut Emit<'_>, x: ValueId, places: &TokenPlaces, turn: &An
         tables.push(match places {
             TokenPlaces::From(first) => {
                 if *first < 0 || first.saturating_add(tokens) > rows {
-                    return malformed(format!(
-                        "{tokens} places from {first} on are not among the {rows} of the angles"
-                    ));
+                    return malformed(format!("{tokens} positions from {first} exceed the {rows} rows of the angles"));
                 }
                 let own = emit.slice(table, 0, *first, first + tokens)?;
                 emit.reshape(own, &[1, 1, tokens, half])?
             }
             TokenPlaces::Given(places) => {
                 let own = emit.push(Op::Gather(Gather { axis: 0 }), &[table, *places])?;
-                let [n, s, half] = emit.extents(own)?[..] else { return malformed("places must have 2 dimensions") };
+                let [n, s, half] = emit.extents(own)?[..] else {
+                    return malformed("grid positions must have 2 dimensions");
+                };
                 emit.reshape(own, &[n, 1, s, half])?
             }
         });

@@ -72,9 +72,11 @@ pub(super) fn embed_layer_norm(emit: &mut Emit<'_>, call: &Call<'_>) -> Outputs 
     let places = match call.optional_input(8) {
         Some(places) => emit.push(Op::Gather(Gather { axis: 0 }), &[table, places])?,
         None => {
-            let [rows, width] = emit.extents(table)?[..] else { return malformed("places must have 2 dimensions") };
+            let [rows, width] = emit.extents(table)?[..] else {
+                return malformed("grid positions must have 2 dimensions");
+            };
             if rows < tokens {
-                return malformed(format!("{tokens} tokens have only {rows} places"));
+                return malformed(format!("{tokens} tokens exceed the {rows} positions"));
             }
             let first = emit.slice(table, 0, 0, tokens)?;
             emit.reshape(first, &[1, tokens, width])?
