@@ -267,11 +267,12 @@ def difference(found, expected):
 def check(program, path, folder, given, expected, tolerance):
     out, why = imported(program, path, folder)
     if why:
-        return "refused", why
+        # Only the file that the graph is written to lacks the operator; the import is complete.
+        return ("not compared" if "this model has no ONNX representation" in why else "refused"), why
     try:
         found = answers_of(out, given)
     except Exception as error:
-        return "not compared", str(error).splitlines()[0][:200]
+        return "not compared", str(error).splitlines()[0][:400]
     worst = difference(found, expected)
     return ("right" if worst <= tolerance else "wrong"), f"{worst:.1e}"
 
@@ -283,7 +284,13 @@ def forms(network, x, folder):
 
     base = folder / "base.onnx"
     torch.onnx.export(network, (x,), base, dynamo=True, external_data=False, verbose=False, input_names=["x"])
-    make = lambda: (onnx.load(base), {"x": x.numpy()})
+
+    def make():
+        # ONNX Runtime's quantiser turns weights around and keeps the shapes that the file states for them.
+        model = onnx.load(base)
+        del model.graph.value_info[:]
+        return model, {"x": x.numpy()}
+
     levels = ort.GraphOptimizationLevel
     writers = {
         "extended": lambda: made.optimised(folder, make, levels.ORT_ENABLE_EXTENDED),
@@ -438,6 +445,9 @@ def main():
     arguments.doors = arguments.doors or (QUICK_DOORS if arguments.quick else DOORS)
     arguments.forms = not arguments.quick if arguments.forms is None else arguments.forms
     torch.set_num_threads(1)
+    if not torch.cuda.is_available():
+        # Without a driver the call of PyTorch crashes, and transformers asks before most text networks.
+        torch.cuda.is_current_stream_capturing = lambda: False
     makers = {family: dict(list_networks()) for family, list_networks in FAMILIES.items()}
     arguments.families = {family: list(of_family) for family, of_family in makers.items()}
     wanted = arguments.networks or (QUICK if arguments.quick else None)

@@ -2,7 +2,7 @@
 
 use super::contraction::product;
 use super::narrow;
-use super::window::convolve;
+use super::window::{convolve, convolve_in_groups, convolve_quantised};
 use crate::narrow::Narrow;
 use crate::onnx::call::Call;
 use crate::onnx::tensor;
@@ -237,11 +237,38 @@ fn conv_sums(
     [x, w]: [ValueId; 2],
     [x_zero, w_zero]: [Option<ValueId>; 2],
 ) -> Outcome<ValueId> {
-    if let (Some(x_zero), Some(w_zero), true) = (zero(emit, x_zero)?, zero(emit, w_zero)?, are_bytes(emit, [x, w])?) {
-        return super::window::convolve_quantised(emit, call, [x, w], [x_zero, w_zero]);
+    let (numbers, are_bytes) = ((zero(emit, x_zero)?, zero(emit, w_zero)?), are_bytes(emit, [x, w])?);
+    if let (Some(x_zero), Some(w_zero), true) = (numbers.0, numbers.1, are_bytes) {
+        return convolve_quantised(emit, call, [x, w], [x_zero, w_zero]);
+    }
+    if let (Some(x_zero), Some(w_zero), true) = (x_zero, numbers.1, are_bytes)
+        && matches!(emit.extents(x_zero)?[..], [] | [1])
+    {
+        return conv_sums_beyond(emit, call, [x, w], (x_zero, w_zero));
     }
     let (x, w) = (centred(emit, x, x_zero, 1)?, centred(emit, w, w_zero, 0)?);
     convolve(emit, call, x, w)
+}
+
+/// Sums less a zero point that data decides, as often as the window of each place has it. The border has none.
+fn conv_sums_beyond(
+    emit: &mut Emit<'_>,
+    call: &Call<'_>,
+    [x, w]: [ValueId; 2],
+    (x_zero, w_zero): (ValueId, i64),
+) -> Outcome<ValueId> {
+    let sums = convolve_quantised(emit, call, [x, w], [0, w_zero])?;
+    let weights = emit.cast(w, DType::I32)?;
+    let weights = emit.binary_with(BinaryOp::Sub, weights, w_zero as f64)?;
+    let weights = super::reduce::over(emit, weights, ReduceOp::Sum, vec![1], true)?;
+    let mut extents = emit.extents(x)?;
+    extents.iter_mut().take(2).for_each(|extent| *extent = 1);
+    let ones = emit.filled(DType::I32, &extents, 1.0)?;
+    let of_places = convolve_in_groups(emit, call, [ones, weights], 1)?;
+    let x_zero = emit.reshape(x_zero, &[])?;
+    let x_zero = emit.cast(x_zero, DType::I32)?;
+    let beyond = emit.binary(BinaryOp::Mul, of_places, x_zero)?;
+    emit.binary(BinaryOp::Sub, sums, beyond)
 }
 
 fn are_bytes(emit: &Emit<'_>, operands: [ValueId; 2]) -> Outcome<bool> {
