@@ -247,6 +247,14 @@ def answers_of(path, given):
     return session.run(None, dict(zip((one.name for one in session.get_inputs()), given)))
 
 
+def reason_not_loaded(path):
+    """Why ONNX Runtime does not load a file, or nothing."""
+    try:
+        ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    except Exception as error:
+        return str(error).splitlines()[0][:200]
+
+
 def difference(found, expected):
     worst = 0.0
     if len(found) < len(expected):
@@ -335,7 +343,10 @@ def of_network(arguments, name, make, pipe):
             except Exception as error:
                 pipe.send((door, "not exported", (str(error).splitlines() or [repr(error)])[0][:200]))
                 continue
-            pipe.send((door, *check(arguments.program, path, folder, [x.numpy()], expected, 1e-3)))
+            verdict, detail = check(arguments.program, path, folder, [x.numpy()], expected, 1e-3)
+            if verdict == "refused" and path.suffix == ".onnx" and (why := reason_not_loaded(path)):
+                verdict, detail = "not exported", f"ONNX Runtime refuses the file, too: {why}"
+            pipe.send((door, verdict, detail))
             path.unlink()
         if name in IN_FORMS and arguments.forms:
             for form, path, answers in forms(network, x, folder):

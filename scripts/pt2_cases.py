@@ -255,6 +255,22 @@ class Branches(nn.Module):
         return y, z
 
 
+class Masks(nn.Module):
+    """Elements that masks choose which are known."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rows", torch.tensor([True, False, True]))
+        self.register_buffer("places", torch.ones(4, 5).tril() > 0)
+        self.register_buffer("none", torch.zeros(4) > 0)
+
+    def forward(self, x):
+        chosen = x[self.rows], x[:, self.places], x[self.rows].sum(0)[self.places], x[:, self.none]
+        y = x * 2
+        y[:, self.places] = x[:, self.places].flip(1)
+        return *chosen, y
+
+
 class Turns(nn.Module):
     """Loops whose number of turns is known, one of them without turns, one in another, and one that counts in floats."""
 
@@ -329,6 +345,7 @@ def cases():
         boxes = torch.tensor([[0, 1.0, 2, 20, 30], [1, 5, 5, 14, 11], [0, -9, 3, 4, 40]])
         yield "small_regions" + end, Regions, (torch.randn(2, 4, 8, 10), boxes)
     yield "small_branches", Branches, (torch.randn(3, 4),)
+    yield "small_masks", Masks, (torch.randn(3, 4, 5),)
     yield "small_turns", Turns, (torch.randn(3, 4),)
     yield "small_bert", lambda: Answers(hf.BertModel(hf.BertConfig(**tiny)), "last_hidden_state"), (tokens,)
     small = hf.GPT2Config(vocab_size=19, n_embd=8, n_layer=1, n_head=2, n_positions=12)

@@ -101,6 +101,11 @@ fn broadcast_to(call: &mut Call<'_, '_>, x: ValueId, dtype: DType, extents: &[i6
     call.emit.push(Op::Expand(Expand { shape: extents.to_vec() }), &[x])
 }
 
+pub(super) fn shape_as_tensor(call: &mut Call<'_, '_>) -> Outputs {
+    let extents = call.emit.extents(call.tensor("self")?)?;
+    own(call.emit.integers(&extents)?)
+}
+
 pub(super) fn arange(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = stated(call)?.dtype;
     let (start, end) = (call.float("start", 0.0)?, call.float("end", 0.0)?);
