@@ -271,6 +271,18 @@ class Masks(nn.Module):
         return *chosen, y
 
 
+class Writes(nn.Module):
+    """Parts of a view that are written to, and read under the name of the view."""
+
+    def forward(self, x):
+        y = (x * 2).view(3, 2, 10).transpose(2, 1)
+        y[:, 1:4][:, :, 0:1] = x[:, :3, :1]
+        y[:, 2].add_(1)
+        z = x.clone()
+        z[1, :, 2:].mul_(3)
+        return y, y.sum(2), z
+
+
 class Turns(nn.Module):
     """Loops whose number of turns is known, one of them without turns, one in another, and one that counts in floats."""
 
@@ -346,6 +358,7 @@ def cases():
         yield "small_regions" + end, Regions, (torch.randn(2, 4, 8, 10), boxes)
     yield "small_branches", Branches, (torch.randn(3, 4),)
     yield "small_masks", Masks, (torch.randn(3, 4, 5),)
+    yield "small_writes", Writes, (torch.randn(3, 4, 5),)
     yield "small_turns", Turns, (torch.randn(3, 4),)
     yield "small_bert", lambda: Answers(hf.BertModel(hf.BertConfig(**tiny)), "last_hidden_state"), (tokens,)
     small = hf.GPT2Config(vocab_size=19, n_embd=8, n_layer=1, n_head=2, n_positions=12)
