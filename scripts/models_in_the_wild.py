@@ -139,7 +139,7 @@ def of_timm():
         def make(name=name):
             network = timm.create_model(name, pretrained=False)
             sizes = network.default_cfg
-            size = sizes["input_size"][-1] if sizes.get("fixed_input_size") or re.search(r"_(\d{3})$|efficientv", name) else 64
+            size = sizes["input_size"][-1] if sizes.get("fixed_input_size") or re.search(r"_(\d{3})$|efficientv|halonet", name) else 64
             return network, image(size)
         yield name, make
 
@@ -259,10 +259,10 @@ def session_of(path, level):
     return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
 
-def reason_not_loaded(path):
-    """Why ONNX Runtime does not load a file, or nothing."""
+def reason_not_run(path, given):
+    """Why ONNX Runtime does not run a file, or nothing."""
     try:
-        session_of(path, ort.GraphOptimizationLevel.ORT_DISABLE_ALL)
+        answers_of(path, given)
     except Exception as error:
         return str(error).splitlines()[0][:200]
 
@@ -356,7 +356,7 @@ def of_network(arguments, name, make, pipe):
                 pipe.send((door, "not exported", (str(error).splitlines() or [repr(error)])[0][:200]))
                 continue
             verdict, detail = check(arguments.program, path, folder, [x.numpy()], expected, 1e-3)
-            if verdict == "refused" and path.suffix == ".onnx" and (why := reason_not_loaded(path)):
+            if verdict == "refused" and path.suffix == ".onnx" and (why := reason_not_run(path, [x.numpy()])):
                 verdict, detail = "not exported", f"ONNX Runtime refuses the file, too: {why}"
             pipe.send((door, verdict, detail))
             path.unlink()
