@@ -26,8 +26,9 @@ pub(super) struct Importer<'a> {
     pub(super) graph: &'a schema::Graph,
     /// What stands before the names of a part: the loop and its turn.
     pub(super) prefix: String,
-    /// Turns of loops so far.
+    /// Turns of loops so far, and the nodes in them.
     pub(super) turns: usize,
+    pub(super) nodes: usize,
     pub(super) options: &'a Options,
     pub(super) emit: Emit<'a>,
     pub(super) cells: Cells,
@@ -53,6 +54,7 @@ pub(super) fn import(
         graph,
         prefix: String::new(),
         turns: 0,
+        nodes: 0,
         options,
         emit: Emit::new(file, None),
         cells: Cells::default(),

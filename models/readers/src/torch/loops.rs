@@ -6,6 +6,7 @@ use super::import::{Importer, shortened, spot};
 use super::memory::Slot;
 use super::schema::{Graph, Node, names_of};
 use crate::{Outcome, Refusal, malformed, unsupported};
+use models::check::GraphLimits;
 use models::error::{Error, Result};
 use models::graph::ValueId;
 use std::collections::HashMap;
@@ -115,6 +116,11 @@ impl<'a> Importer<'a> {
         let names: Vec<&str> = part.inputs.iter().flat_map(names_of).collect();
         if names.len() != inputs.len() {
             let reason = format!("its part has {} inputs, and {} are given", names.len(), inputs.len());
+            return Err(Refusal::Malformed(reason).into());
+        }
+        self.nodes += 1 + part.nodes.len();
+        if self.nodes > GraphLimits::default().nodes {
+            let reason = format!("the turns of its loops have {} nodes up to here, which are too many", self.nodes);
             return Err(Refusal::Malformed(reason).into());
         }
         let graph = std::mem::replace(&mut self.graph, part);
