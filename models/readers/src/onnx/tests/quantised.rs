@@ -25,7 +25,7 @@ fn quantised_at_run_time_is_a_product_of_bytes() {
         let nodes =
             vec![node("q,scale,zero = DynamicQuantizeLinear(x)"), node("y = MatMulInteger(q, w, zero, w_zero)")];
         let graph = read(&model(&["2", "2"], constants, nodes), &Options::default()).unwrap().graph;
-        let after = simplify(&graph).unwrap();
+        let after = simplify_graph(&graph).unwrap();
         let dense = after.nodes.iter().find_map(|node| match node.op {
             Op::QDense(QDense { w_zero, .. }) => Some(w_zero),
             _ => None,
@@ -33,7 +33,7 @@ fn quantised_at_run_time_is_a_product_of_bytes() {
         assert_eq!(dense, Some(expected), "{}", after.to_text());
         // From -1 to 254 in steps of one, so that the zero point is 1: the data is its own integers.
         let x = [Tensor::from_numbers(graph.values[0].ty.clone(), &[-1.0, 254.0, 0.0, 7.0]).unwrap()];
-        let y = reference::evaluate_graph(&after, &x).unwrap()[0].numbers();
+        let y = reference::evaluate_graph(&after, &x).unwrap()[0].to_numbers();
         assert_eq!(y, [1017.0, -1272.0, 1527.0, 28.0, -35.0, 42.0]);
     }
 }
@@ -53,7 +53,7 @@ fn quantised_at_run_time_is_a_convolution_of_bytes() {
         let nodes =
             vec![node("q,scale,zero = DynamicQuantizeLinear(x)"), convolution("y = ConvInteger(q, w, zero, w_zero)")];
         let quantised =
-            simplify(&read(&model(&["1", "2", "3", "4"], constants, nodes), &Options::default()).unwrap().graph);
+            simplify_graph(&read(&model(&["1", "2", "3", "4"], constants, nodes), &Options::default()).unwrap().graph);
         let quantised = quantised.unwrap();
         let operators: Vec<&Op> = quantised.nodes.iter().map(|node| &node.op).collect();
         assert!(operators.iter().any(|op| matches!(op, Op::QConv(QConv { w_zero: 2, .. }))), "{}", quantised.to_text());
@@ -63,7 +63,7 @@ fn quantised_at_run_time_is_a_convolution_of_bytes() {
         let float = model(&["1", "2", "3", "4"], vec![floats("w", &dims, &real)], vec![convolution("y = Conv(x, w)")]);
         let float = read(&float, &Options::default()).unwrap().graph;
         let x = [Tensor::from_numbers(float.values[0].ty.clone(), &data).unwrap()];
-        let found = reference::evaluate_graph(&quantised, &x).unwrap()[0].numbers();
-        assert_eq!(found, reference::evaluate_graph(&float, &x).unwrap()[0].numbers(), "{groups} groups");
+        let found = reference::evaluate_graph(&quantised, &x).unwrap()[0].to_numbers();
+        assert_eq!(found, reference::evaluate_graph(&float, &x).unwrap()[0].to_numbers(), "{groups} groups");
     }
 }
