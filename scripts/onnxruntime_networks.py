@@ -300,6 +300,8 @@ def four_bits(make, form):
         node.op_type, node.domain = "MatMulNBits", "com.microsoft"
         for key, value in [("K", rows), ("N", columns), ("bits", 4), ("block_size", block)]:
             node.attribute.append(helper.make_attribute(key, value))
+    if not any(node.op_type in ("MatMulNBits", "DequantizeLinear") for node in graph.node):
+        raise ValueError("no MatMul has a constant matrix")
     del model.opset_import[:]
     model.opset_import.extend([helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)])
     model.ir_version = 10
