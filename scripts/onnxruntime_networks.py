@@ -300,18 +300,19 @@ def four_bits(make, form):
         node.op_type, node.domain = "MatMulNBits", "com.microsoft"
         for key, value in [("K", rows), ("N", columns), ("bits", 4), ("block_size", block)]:
             node.attribute.append(helper.make_attribute(key, value))
+    if not any(node.op_type in ("MatMulNBits", "DequantizeLinear") for node in graph.node):
+        raise ValueError("no MatMul has a constant matrix")
     del model.opset_import[:]
     model.opset_import.extend([helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)])
     model.ir_version = 10
-    if any(node.op_type == "ReduceMean" for node in graph.node):
-        for node in graph.node:
-            if node.op_type == "ReduceMean":
-                axes = list(node.attribute[0].ints) if node.attribute[0].name == "axes" else list(node.attribute[1].ints)
-                kept = [a for a in node.attribute if a.name != "axes"]
-                del node.attribute[:]
-                node.attribute.extend(kept)
-                graph.initializer.append(numpy_helper.from_array(np.array(axes), node.output[0] + "_axes"))
-                node.input.append(node.output[0] + "_axes")
+    for node in graph.node:
+        axes = next((list(a.ints) for a in node.attribute if a.name == "axes"), None)
+        if node.op_type == "ReduceMean" and axes is not None:
+            kept = [a for a in node.attribute if a.name != "axes"]
+            del node.attribute[:]
+            node.attribute.extend(kept)
+            graph.initializer.append(numpy_helper.from_array(np.array(axes), node.output[0] + "_axes"))
+            node.input.append(node.output[0] + "_axes")
     return model, inputs
 
 

@@ -15,6 +15,7 @@ import torchvision
 import transformers as hf
 from safetensors.torch import save_file
 from torch import nn
+from torch._higher_order_ops.while_loop import while_loop
 
 
 class Image(nn.Module):
@@ -254,6 +255,56 @@ class Branches(nn.Module):
         return y, z
 
 
+class Masks(nn.Module):
+    """Elements that masks choose which are known."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rows", torch.tensor([True, False, True]))
+        self.register_buffer("places", torch.ones(4, 5).tril() > 0)
+        self.register_buffer("none", torch.zeros(4) > 0)
+
+    def forward(self, x):
+        chosen = x[self.rows], x[:, self.places], x[self.rows].sum(0)[self.places], x[:, self.none]
+        y = x * 2
+        y[:, self.places] = x[:, self.places].flip(1)
+        return *chosen, y
+
+
+class Writes(nn.Module):
+    """Parts of a view that are written to, and read under the name of the view."""
+
+    def forward(self, x):
+        y = (x * 2).view(3, 2, 10).transpose(2, 1)
+        y[:, 1:4][:, :, 0:1] = x[:, :3, :1]
+        y[:, 2].add_(1)
+        z = x.clone()
+        z[1, :, 2:].mul_(3)
+        return y, y.sum(2), z
+
+
+class Turns(nn.Module):
+    """Loops whose number of turns is known, one of them without turns, one in another, and one that counts in floats."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x):
+        start = torch.zeros((), dtype=torch.int64)
+
+        def body(turn, x):
+            return turn + 1, self.layer(x).relu() + turn
+
+        def outer(turn, x):
+            return turn + 2, while_loop(lambda turn, x: turn < 2, body, (turn, x))[1] * 0.5
+
+        turns, y = while_loop(lambda turn, x: turn < 3, body, (start, x))
+        z = while_loop(lambda turn, x: turn < 0, lambda turn, x: (turn + 1, x * 2), (start, y))[1]
+        w = while_loop(lambda turn, x: turn.sum() < 2, lambda turn, x: (turn + 1, x + turn), (torch.zeros(()), x))[1]
+        return turns, y, z + while_loop(lambda turn, x: turn < 3, outer, (start, x))[1], w
+
+
 class Signals(nn.Module):
     """Fourier transforms and complex numbers."""
 
@@ -306,6 +357,9 @@ def cases():
         boxes = torch.tensor([[0, 1.0, 2, 20, 30], [1, 5, 5, 14, 11], [0, -9, 3, 4, 40]])
         yield "small_regions" + end, Regions, (torch.randn(2, 4, 8, 10), boxes)
     yield "small_branches", Branches, (torch.randn(3, 4),)
+    yield "small_masks", Masks, (torch.randn(3, 4, 5),)
+    yield "small_writes", Writes, (torch.randn(3, 4, 5),)
+    yield "small_turns", Turns, (torch.randn(3, 4),)
     yield "small_bert", lambda: Answers(hf.BertModel(hf.BertConfig(**tiny)), "last_hidden_state"), (tokens,)
     small = hf.GPT2Config(vocab_size=19, n_embd=8, n_layer=1, n_head=2, n_positions=12)
     yield "small_gpt2", lambda: Answers(hf.GPT2LMHeadModel(small), "logits"), (tokens,)

@@ -74,7 +74,7 @@ impl<'a> Importer<'a> {
         if let Some(number) = self.numbers.get(name) {
             return Ok(*number);
         }
-        let graph = &self.program.graph_module.graph;
+        let graph = self.graph;
         let symbol = graph.sym_int_values.get(name).or_else(|| graph.sym_bool_values.get(name));
         let Some(symbol) = symbol.or_else(|| graph.sym_float_values.get(name)) else { return Err(wrong()) };
         let example = symbol.as_object().and_then(|symbol| symbol.iter().next());

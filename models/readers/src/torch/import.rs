@@ -1,9 +1,10 @@
 //! Walks the nodes of a program in order and hands each to the rule of its operator.
 
 use super::call::{Argument, Call};
+use super::inline::is_loop;
 use super::memory::{Cells, STALE, Slot};
 use super::rules::{self, Made};
-use super::schema::{ExportedProgram, Input, Meta, Node, Union, names_of};
+use super::schema::{self, ExportedProgram, Input, Meta, Node, Union, names_of};
 use super::weights::{Weights, type_of};
 use crate::{Emit, Options, Outcome, Refusal, Skipped, finish_graph, unsupported};
 
@@ -19,16 +20,23 @@ pub(super) const MAX_VALUES: u32 = 1 << 21;
 
 pub(super) struct Importer<'a> {
     file: &'a str,
-    pub(super) program: &'a ExportedProgram,
-    options: &'a Options,
-    emit: Emit<'a>,
+    program: &'a ExportedProgram,
+    /// The program, or the part of a loop that is walked.
+    pub(super) graph: &'a schema::Graph,
+    /// What stands before the names of a part: the loop and its turn.
+    pub(super) prefix: String,
+    /// Turns of loops so far, and the nodes in them.
+    pub(super) turns: usize,
+    pub(super) nodes: usize,
+    pub(super) options: &'a Options,
+    pub(super) emit: Emit<'a>,
     pub(super) cells: Cells,
     pub(super) cell_of: HashMap<&'a str, usize>,
     /// Integers that the program computes from shapes.
     pub(super) numbers: HashMap<&'a str, i64>,
     skipped: Vec<Skipped>,
     notes: Vec<String>,
-    loose_ends: Vec<ValueId>,
+    pub(super) loose_ends: Vec<ValueId>,
 }
 
 pub(super) fn import_program(
@@ -41,6 +49,10 @@ pub(super) fn import_program(
     let mut importer = Importer {
         file,
         program,
+        graph,
+        prefix: String::new(),
+        turns: 0,
+        nodes: 0,
         options,
         emit: Emit::new(file, None),
         cells: Cells::default(),
@@ -63,7 +75,7 @@ pub(super) fn import_program(
 
 impl<'a> Importer<'a> {
     fn value_meta(&self, name: &str) -> Option<&'a Meta> {
-        self.program.graph_module.graph.tensor_values.get(name)
+        self.graph.tensor_values.get(name)
     }
 
     fn add_inputs(&mut self, weights: &mut Weights<'_>) -> Result<()> {
@@ -136,20 +148,23 @@ impl<'a> Importer<'a> {
         Ok(())
     }
 
-    fn bind_name(&mut self, name: &'a str, cell: usize) -> Result<()> {
+    pub(super) fn bind_name(&mut self, name: &'a str, cell: usize) -> Result<()> {
         match self.cell_of.insert(name, cell) {
             None => Ok(()),
             Some(_) => Err(self.malformed(format!("value `{}`", shorten_text(name)), "it is made twice".to_owned())),
         }
     }
 
-    fn import_node(&mut self, node: &'a Node) -> Result<()> {
+    pub(super) fn import_node(&mut self, node: &'a Node) -> Result<()> {
         let target = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target);
         if self.emit.builder.next_id().0 > MAX_VALUES {
             return Err(self.malformed(node_place(node), format!("it has more than {MAX_VALUES} tensors up to here")));
         }
         if rules::is_dropped(target) {
             return Ok(());
+        }
+        if is_loop(target) {
+            return self.import_loop(node);
         }
         let scope = scope_of(node);
         self.emit.builder.set_origin(Origin { source_op: target.to_owned(), scope });
@@ -221,13 +236,8 @@ impl<'a> Importer<'a> {
 
     /// Explains a missing rule, and lists all operators of the program without one.
     fn without_rule(&self) -> String {
-        let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-        for node in &self.program.graph_module.graph.nodes {
-            let target = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target);
-            if !rules::is_known(target) {
-                *counts.entry(shorten_text(target)).or_default() += 1;
-            }
-        }
+        let mut counts = BTreeMap::new();
+        count_without_rule(&self.program.graph_module.graph, &mut counts);
         let listed: Vec<String> =
             counts.iter().take(16).map(|(target, count)| format!("`{target}` ({count})")).collect();
         let more = match counts.len().saturating_sub(16) {
@@ -265,7 +275,7 @@ impl<'a> Importer<'a> {
             };
             self.compare_with_stated(node, name, id)?;
             if id.0 >= first_new.0 {
-                self.emit.builder.rename_value(id, name);
+                self.emit.builder.rename_value(id, &format!("{}{name}", self.prefix));
             }
             let cell = self.cells.add_result(id, window, source);
             self.bind_name(name, cell)?;
@@ -290,7 +300,7 @@ impl<'a> Importer<'a> {
         Err(self.malformed(node_place(node), reason))
     }
 
-    fn refuse_node(&mut self, node: &'a Node, refusal: Refusal) -> Result<()> {
+    pub(super) fn refuse_node(&mut self, node: &'a Node, refusal: Refusal) -> Result<()> {
         match refusal {
             Refusal::Malformed(reason) => Err(self.malformed(node_place(node), reason)),
             Refusal::Unsupported(reason) if self.options.skip_unsupported => self.skip_node(node, reason),
@@ -351,6 +361,18 @@ enum Results {
     Number(i64),
 }
 
+/// Counts the operators that lack a rule, those in loops included.
+fn count_without_rule(graph: &schema::Graph, counts: &mut BTreeMap<String, usize>) {
+    for node in &graph.nodes {
+        let target = node.target.strip_prefix("torch.ops.").unwrap_or(&node.target);
+        if !rules::is_known(target) && !is_loop(target) {
+            *counts.entry(shorten_text(target)).or_default() += 1;
+        }
+        node.parts.iter().for_each(|part| count_without_rule(part, counts));
+    }
+}
+
+/// The name of a number that a node makes.
 fn number_name(union: &Union) -> Option<&str> {
     let kinds = ["as_sym_int", "as_sym_bool", "as_sym_float"];
     kinds.iter().find_map(|kind| union.value_of(kind))?.get("as_name")?.as_str()
@@ -367,7 +389,8 @@ fn scope_of(node: &Node) -> String {
     path.strip_prefix("L['self'].").unwrap_or(path).to_owned()
 }
 
-fn node_spot(node: &Node) -> String {
+/// A node goes by its first output.
+pub(super) fn node_spot(node: &Node) -> String {
     node.outputs.iter().flat_map(names_of).next().unwrap_or("").to_owned()
 }
 

@@ -2,7 +2,7 @@
 //!
 //! `torch.export` wraps what stands inside `no_grad` or `autocast` in a program of its own, and so are the two parts of
 //! `torch.cond`. Their nodes become nodes of the program around them, under names that say where they come from. Both parts of a
-//! condition are inlined, and its node chooses between their results.
+//! condition are inlined, and its node chooses between their results. The two parts of a loop stay programs of their own.
 
 use super::schema::{Graph, Input, Node, Union, names_of};
 use serde_json::{Map, Value};
@@ -18,7 +18,7 @@ pub(super) fn inline_parts(graph: &mut Graph) -> Result<(), String> {
 }
 
 fn inline_to(graph: &mut Graph, depth: usize) -> Result<(), String> {
-    if !graph.nodes.iter().any(|node| is_wrapper(node) || is_condition(node)) {
+    if !graph.nodes.iter().any(|node| is_wrapper(node) || is_condition(node) || is_loop(&node.target)) {
         return Ok(());
     }
     if depth == 0 {
@@ -28,6 +28,9 @@ fn inline_to(graph: &mut Graph, depth: usize) -> Result<(), String> {
         if is_condition(&node) {
             insert_both(graph, node, depth)?;
             continue;
+        }
+        if is_loop(&node.target) {
+            take_parts(&mut node, depth)?;
         }
         match part_of(&mut node)? {
             Some(part) => insert_part(graph, &node, part, depth)?,
@@ -54,9 +57,7 @@ fn part_of(node: &mut Node) -> Result<Option<Graph>, String> {
     if is_cast && first_flag.is_some_and(is_on) {
         return Ok(None);
     }
-    let part = node.inputs.iter_mut().find_map(|input| input.arg.take_graph());
-    let part = part.ok_or_else(|| format!("`{}` runs no program", node.target))?;
-    serde_json::from_value(part).map(Some).map_err(|error| format!("a part of the program is damaged ({error})"))
+    take_program(node.inputs.iter_mut().find(|input| input.arg.value_of("as_graph").is_some())).map(Some)
 }
 
 fn insert_part(graph: &mut Graph, node: &Node, part: Graph, depth: usize) -> Result<(), String> {
@@ -86,6 +87,27 @@ fn is_condition(node: &Node) -> bool {
         && node.inputs.iter().any(|input| input.arg.value_of("as_graph").is_some())
 }
 
+/// Whether a node repeats a part of the program.
+pub(super) fn is_loop(target: &str) -> bool {
+    target.ends_with("higher_order.while_loop")
+}
+
+/// Moves the condition and the body of a loop out of its inputs.
+fn take_parts(node: &mut Node, depth: usize) -> Result<(), String> {
+    for index in 0..2 {
+        let mut part = take_program(node.inputs.get_mut(index))?;
+        inline_to(&mut part, depth - 1)?;
+        node.parts.push(part);
+    }
+    Ok(())
+}
+
+/// Moves the program out of an argument.
+fn take_program(input: Option<&mut Input>) -> Result<Graph, String> {
+    let part = input.and_then(|input| input.arg.take_graph()).ok_or("a node runs no program")?;
+    serde_json::from_value(part).map_err(|error| format!("a part of the program is damaged ({error})"))
+}
+
 /// Adds both branches of a condition, then the condition with the results of both.
 fn insert_both(graph: &mut Graph, mut node: Node, depth: usize) -> Result<(), String> {
     let results = tensor_names(&node.outputs);
@@ -94,10 +116,7 @@ fn insert_both(graph: &mut Graph, mut node: Node, depth: usize) -> Result<(), St
     let predicate = node.inputs.first().map(|input| input.arg.clone()).ok_or("a condition has no predicate")?;
     let mut inputs = vec![Input { name: "predicate".to_owned(), arg: predicate }];
     for (index, name) in [(1, "then"), (2, "otherwise")] {
-        let part = node.inputs.get_mut(index).and_then(|input| input.arg.take_graph());
-        let part = part.ok_or("a condition runs no program")?;
-        let part =
-            serde_json::from_value(part).map_err(|error| format!("a part of the program is damaged ({error})"))?;
+        let part = take_program(node.inputs.get_mut(index))?;
         let made = insert_nodes(graph, part, &format!("{prefix}.{name}"), &given, depth)?;
         if made.len() != results.len() {
             return Err(format!("a part of the program makes {} tensors for {} names", made.len(), results.len()));
@@ -161,5 +180,6 @@ fn alias_node(from: &str, to: &str) -> Node {
         inputs,
         outputs: vec![tensor(to)],
         metadata: Default::default(),
+        parts: Vec::new(),
     }
 }

@@ -55,29 +55,17 @@ impl Cells {
         self.cells[cell].slot
     }
 
-    /// Writes to a cell and updates the cells that it is a slice of.
+    /// Writes to a cell and updates the cells that it is a slice of, up to the first that is a view of another kind.
     pub fn write_cell(&mut self, emit: &mut Emit<'_>, written: usize, id: ValueId) -> Outcome<()> {
         self.cells[written].slot = Slot::Value(id);
         let mut path = vec![written];
-        while let Some((parent, window)) = self.cells[path[path.len() - 1]].parent {
+        while let Some((parent, Memory::Range { .. })) = self.cells[path[path.len() - 1]].parent {
             if path.len() > MAX_WINDOWS {
                 return unsupported("it writes to a slice of slices");
             }
             path.push(parent);
-            if !matches!(window, Memory::Range { .. }) {
-                break;
-            }
         }
-        let is_path_of_ranges = path
-            .iter()
-            .rev()
-            .skip(1)
-            .all(|&cell| self.cells[cell].parent.is_some_and(|(_, window)| matches!(window, Memory::Range { .. })));
-        let kept = if is_path_of_ranges { path.as_slice() } else { &path[..1] };
-        self.expire_others(kept);
-        if !is_path_of_ranges {
-            return Ok(());
-        }
+        self.expire_others(&path);
         for pair in path.windows(2) {
             let [inner, outer] = [pair[0], pair[1]];
             let (Slot::Value(inner_id), Slot::Value(outer_id)) = (self.cells[inner].slot, self.cells[outer].slot)

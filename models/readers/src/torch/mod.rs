@@ -9,6 +9,7 @@ mod arguments;
 mod call;
 mod import;
 mod inline;
+mod loops;
 mod memory;
 mod rules;
 mod schema;

@@ -52,6 +52,9 @@ pub(super) struct Node {
     pub outputs: Vec<Union>,
     #[serde(default)]
     pub metadata: Metadata,
+    /// The condition and the body of a loop, moved out of the inputs.
+    #[serde(skip)]
+    pub parts: Vec<Graph>,
 }
 
 /// Metadata that is read; the rest may be far larger in memory than in the file and is skipped.

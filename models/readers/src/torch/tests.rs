@@ -20,7 +20,7 @@ pub(super) fn cases_of(folder: &Path, extension: &str) -> Vec<PathBuf> {
 #[test]
 fn small_programs_answer_as_torch_does() {
     let cases = cases(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/torch"));
-    assert_eq!(cases.len(), 22);
+    assert_eq!(cases.len(), 25);
     let failures: Vec<String> = cases.iter().filter_map(|path| check_case(path).err()).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }
@@ -248,6 +248,25 @@ fn a_condition_that_is_not_known_is_said_to_be_open() {
     assert!(imported.skipped.is_empty(), "nothing is left out: {:?}", imported.skipped);
     let products = imported.graph.nodes.iter().filter(|node| matches!(node.op, models::operators::Op::Dense(..)));
     assert_eq!(products.count(), 2, "both parts of the open condition, and none of the other one");
+}
+
+#[test]
+fn a_loop_whose_turns_are_not_known_lists_one() {
+    let sum =
+        |of: &str| format!(r#"aten.sum.default","inputs":[{{"name":"self","arg":{{"as_tensor":{{"name":"{of}"}}}}"#);
+    let bytes = changed_case("small_turns", &sum("arg0_1"), &sum("arg1_1"));
+    check_refused(bytes.clone(), "whether it goes on is computed while the model runs; `--bind NAME=VALUE` fixes");
+    let options = Options { skip_unsupported: true, ..Options::default() };
+    let imported = import_bytes(bytes.into(), "x.pt2", &options).unwrap();
+    let [skipped] = &imported.skipped[..] else { panic!("{:?}", imported.skipped) };
+    assert!(skipped.reason.ends_with("the operators of one turn are listed"), "{}", skipped.reason);
+    let is_turn = |value: &models::graph::Value| value.name.ends_with(".0.add_1");
+    assert!(imported.graph.values.iter().any(is_turn), "{}", imported.graph.to_text());
+}
+
+#[test]
+fn a_loop_without_end_is_refused() {
+    check_refused(changed_case("small_turns", "aten.lt.Scalar", "aten.ge.Scalar"), "have more than 4096 turns");
 }
 
 #[test]

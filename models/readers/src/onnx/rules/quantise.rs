@@ -2,7 +2,7 @@
 
 use super::contraction::numpy_product;
 use super::narrow;
-use super::window::convolve_operands;
+use super::window::{convolve_in_groups, convolve_operands, convolve_quantised};
 use crate::narrow::Narrow;
 use crate::onnx::call::Call;
 use crate::onnx::tensor;
@@ -239,13 +239,38 @@ fn conv_sums(
     [x, w]: [ValueId; 2],
     [x_zero, w_zero]: [Option<ValueId>; 2],
 ) -> Outcome<ValueId> {
-    if let (Some(x_zero), Some(w_zero), true) =
-        (known_zero(emit, x_zero)?, known_zero(emit, w_zero)?, are_bytes(emit, [x, w])?)
+    let (numbers, are_bytes) = ((known_zero(emit, x_zero)?, known_zero(emit, w_zero)?), are_bytes(emit, [x, w])?);
+    if let (Some(x_zero), Some(w_zero), true) = (numbers.0, numbers.1, are_bytes) {
+        return convolve_quantised(emit, call, [x, w], [x_zero, w_zero]);
+    }
+    if let (Some(x_zero), Some(w_zero), true) = (x_zero, numbers.1, are_bytes)
+        && matches!(emit.extents(x_zero)?[..], [] | [1])
     {
-        return super::window::convolve_quantised(emit, call, [x, w], [x_zero, w_zero]);
+        return convolve_less_zero(emit, call, [x, w], (x_zero, w_zero));
     }
     let (x, w) = (subtract_zero(emit, x, x_zero, 1)?, subtract_zero(emit, w, w_zero, 0)?);
     convolve_operands(emit, call, x, w)
+}
+
+/// Subtracts a zero point that data decides from the sums, as often as the window of each place has it. The border has none.
+fn convolve_less_zero(
+    emit: &mut Emit<'_>,
+    call: &Call<'_>,
+    [x, w]: [ValueId; 2],
+    (x_zero, w_zero): (ValueId, i64),
+) -> Outcome<ValueId> {
+    let sums = convolve_quantised(emit, call, [x, w], [0, w_zero])?;
+    let weights = emit.cast(w, DType::I32)?;
+    let weights = emit.binary_with(BinaryOp::Sub, weights, w_zero as f64)?;
+    let weights = super::reduce::reduce_over(emit, weights, ReduceOp::Sum, vec![1], true)?;
+    let mut extents = emit.extents(x)?;
+    extents.iter_mut().take(2).for_each(|extent| *extent = 1);
+    let ones = emit.add_filled(DType::I32, &extents, 1.0)?;
+    let of_places = convolve_in_groups(emit, call, [ones, weights], 1)?;
+    let x_zero = emit.reshape(x_zero, &[])?;
+    let x_zero = emit.cast(x_zero, DType::I32)?;
+    let beyond = emit.binary(BinaryOp::Mul, of_places, x_zero)?;
+    emit.binary(BinaryOp::Sub, sums, beyond)
 }
 
 fn are_bytes(emit: &Emit<'_>, operands: [ValueId; 2]) -> Outcome<bool> {

@@ -94,10 +94,20 @@ pub(super) fn conv(emit: &mut Emit<'_>, call: &Call<'_>) -> Outcome<Vec<ValueId>
 }
 
 pub(super) fn convolve_operands(emit: &mut Emit<'_>, call: &Call<'_>, x: ValueId, w: ValueId) -> Outcome<ValueId> {
+    convolve_in_groups(emit, call, [x, w], call.int_attribute("group", 1))
+}
+
+/// Convolves with another number of groups than the node states.
+pub(super) fn convolve_in_groups(
+    emit: &mut Emit<'_>,
+    call: &Call<'_>,
+    [x, w]: [ValueId; 2],
+    groups: i64,
+) -> Outcome<ValueId> {
     let kernel = kernel_of(call, &emit.extents(w)?)?;
     let window = WindowAttributes::parse_window(call, kernel, spatial_extents(&emit.extents(x)?)?)?;
     let WindowAttributes { strides, pads, dilations, .. } = window;
-    emit.push(Op::Conv(Conv { strides, pads, dilations, groups: call.int_attribute("group", 1) }), &[x, w])
+    emit.push(Op::Conv(Conv { strides, pads, dilations, groups }), &[x, w])
 }
 
 /// Convolves 8-bit operands, each less its zero point.

@@ -1,12 +1,13 @@
 //! ONNX files that are read, and those that are refused.
 
 mod flow;
+mod quantised;
 mod small_floats;
 
 use super::messages::{self, Attribute, Dimension, Extent, Node, ValueInfo};
 use super::*;
 use expect_test::{Expect, expect};
-use models::operators::{Binary, BinaryOp, Op, QDense, Reshape, Unary, UnaryOp};
+use models::operators::{Binary, BinaryOp, Op, Reshape, Unary, UnaryOp};
 use models::types::DType;
 use passes::simplify_graph;
 use proptest::prelude::*;
@@ -525,35 +526,4 @@ fn sums_and_products_become_layers() {
     assert_eq!(after.nodes.iter().map(|node| node.op.name()).collect::<Vec<_>>(), ["dense", "bias_add"]);
     let x = [Tensor::from_numbers(graph.values[0].ty.clone(), &[1.0, -1.0]).unwrap()];
     assert_eq!(reference::evaluate_graph(&graph, &x).unwrap(), reference::evaluate_graph(&after, &x).unwrap());
-}
-
-/// A zero point that is known only when the data is: the product stays one of bytes.
-#[test]
-fn quantised_at_run_time_is_a_product_of_bytes() {
-    let bytes = |name: &str, dims: &[i64], code: i32, numbers: &[u8]| messages::Tensor {
-        dims: dims.to_vec(),
-        data_type: code,
-        name: name.to_owned(),
-        raw_data: Some(numbers.to_vec().into()),
-        ..messages::Tensor::default()
-    };
-    let (signed, unsigned) = (3, 2);
-    // -1 2 -3 / 4 -5 6, once less 0 and once, as bytes without a sign, less 130.
-    let weights = [(signed, [255, 2, 253, 4, 251, 6], 0_u8, 0), (unsigned, [129, 132, 127, 134, 125, 136], 130, 2)];
-    for (code, weight, zero, expected) in weights {
-        let constants = vec![bytes("w", &[2, 3], code, &weight), bytes("w_zero", &[], code, &[zero])];
-        let nodes =
-            vec![node("q,scale,zero = DynamicQuantizeLinear(x)"), node("y = MatMulInteger(q, w, zero, w_zero)")];
-        let graph = read(&model(&["2", "2"], constants, nodes), &Options::default()).unwrap().graph;
-        let after = simplify_graph(&graph).unwrap();
-        let dense = after.nodes.iter().find_map(|node| match node.op {
-            Op::QDense(QDense { w_zero, .. }) => Some(w_zero),
-            _ => None,
-        });
-        assert_eq!(dense, Some(expected), "{}", after.to_text());
-        // From -1 to 254 in steps of one, so that the zero point is 1: the data is its own integers.
-        let x = [Tensor::from_numbers(graph.values[0].ty.clone(), &[-1.0, 254.0, 0.0, 7.0]).unwrap()];
-        let y = reference::evaluate_graph(&after, &x).unwrap()[0].to_numbers();
-        assert_eq!(y, [1017.0, -1272.0, 1527.0, 28.0, -35.0, 42.0]);
-    }
 }

@@ -97,7 +97,7 @@ pub(super) fn write_pool(sheet: &mut Sheet<'_>, node: &Node) -> Made {
             }
             let old = sheet.extents(x)[2..].to_vec();
             if old.iter().zip(extents).any(|(old, new)| *new < 1 || old % new != 0) {
-                return Err(format!("ONNX cannot express windows with {extents:?} results from {old:?}"));
+                return pool_parts(sheet, *mode, name, &old, extents);
             }
             let kernel: Vec<i64> = old.iter().zip(extents).map(|(old, new)| old / new).collect();
             let (operator, mut attributes) = pool_operator(*mode);
@@ -110,9 +110,12 @@ pub(super) fn write_pool(sheet: &mut Sheet<'_>, node: &Node) -> Made {
                 ints_attribute("kernel_shape", kernel),
                 ints_attribute("strides", strides),
                 ints_attribute("pads", pads),
-                ints_attribute("dilations", dilations),
                 flag_attribute("ceil_mode", *ceil),
             ]);
+            // ONNX Runtime fuses an average with its quantisation into an operator that has no such attribute.
+            if dilations.iter().any(|&dilation| dilation != 1) {
+                attributes.push(ints_attribute("dilations", dilations));
+            }
             if *mode == PoolMode::Average {
                 attributes.push(flag_attribute("count_include_pad", *count_pad));
             }
@@ -120,6 +123,28 @@ pub(super) fn write_pool(sheet: &mut Sheet<'_>, node: &Node) -> Made {
         }
         other => refuse_operator(other),
     }
+}
+
+/// Pools windows of several sizes, one dimension after the other.
+fn pool_parts(sheet: &mut Sheet<'_>, mode: PoolMode, mut name: String, old: &[i64], new: &[i64]) -> Made {
+    let operator = match mode {
+        PoolMode::Max => "ReduceMax",
+        PoolMode::Average => "ReduceMean",
+        PoolMode::Lp { .. } => return Err(format!("ONNX has no windows that make {new:?} places of {old:?}")),
+    };
+    for (axis, (&old, &new)) in (2..).zip(old.iter().zip(new)) {
+        let axes = sheet.add_integers(&[axis]);
+        let part = |sheet: &mut Sheet<'_>, place: i64| {
+            let [start, stop] = [place * old / new, ((place + 1) * old + new - 1) / new];
+            let [start, stop] = [start, stop].map(|bound| sheet.add_integers(&[bound]));
+            let part = sheet.add_node("Slice", &[&name, &start, &stop, &axes], Vec::new());
+            sheet.add_node(operator, &[&part, &axes], Vec::new())
+        };
+        let parts: Vec<String> = (0..new).map(|place| part(sheet, place)).collect();
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        name = sheet.add_node("Concat", &parts, vec![int_attribute("axis", axis)]);
+    }
+    Ok(name)
 }
 
 fn pool_operator(mode: PoolMode) -> (&'static str, Vec<Attribute>) {

@@ -98,6 +98,11 @@ fn broadcast_to(call: &mut Call<'_, '_>, x: ValueId, dtype: DType, extents: &[i6
     call.emit.push(Op::Expand(Expand { shape: extents.to_vec() }), &[x])
 }
 
+pub(super) fn shape_as_tensor(call: &mut Call<'_, '_>) -> Outputs {
+    let extents = call.emit.extents(call.tensor_argument("self")?)?;
+    own_output(call.emit.add_integers(&extents)?)
+}
+
 pub(super) fn arange(call: &mut Call<'_, '_>) -> Outputs {
     let dtype = stated_type(call)?.dtype;
     let (start, end) = (call.float_argument("start", 0.0)?, call.float_argument("end", 0.0)?);

@@ -41,19 +41,54 @@ struct Places {
     order: Vec<usize>,
 }
 
-fn index_places(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<Places>> {
-    let given = call.optional_tensors("indices")?;
-    let indexed: Vec<(usize, ValueId)> =
-        given.iter().enumerate().filter_map(|(axis, id)| id.map(|id| (axis, id))).collect();
-    let rank = call.emit.rank(x)?;
-    if indexed.iter().any(|(axis, _)| *axis >= rank) {
-        return malformed(format!("{} indices are too many for {rank} dimensions", given.len()));
-    }
-    for (_, id) in &indexed {
-        if matches!(call.emit.dtype(*id)?, DType::Bool | DType::U8) {
-            return unsupported("the size of its result depends on a mask");
+/// Finds the indices and the dimensions they stand for. A mask that is known stands for an index per dimension.
+fn resolve_indices(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Vec<(usize, ValueId)>> {
+    let whole = call.emit.extents(x)?;
+    let (mut indexed, mut axis) = (Vec::new(), 0);
+    for id in call.optional_tensors("indices")? {
+        let Some(id) = id else {
+            axis += 1;
+            continue;
+        };
+        if !matches!(call.emit.dtype(id)?, DType::Bool | DType::U8) {
+            indexed.push((axis, id));
+            axis += 1;
+            continue;
+        }
+        let Some(mask) = call.emit.known_numbers(id)? else {
+            return unsupported("the size of its result depends on a mask; `--skip-unsupported` leaves the node out");
+        };
+        let extents = call.emit.extents(id)?;
+        if extents.is_empty() || !whole.get(axis..).is_some_and(|rest| rest.starts_with(&extents)) {
+            return malformed(format!("a mask of {extents:?} does not fit {whole:?}"));
+        }
+        for places in mask_places(&mask, &extents) {
+            indexed.push((axis, call.emit.add_integers(&places)?));
+            axis += 1;
         }
     }
+    if axis > whole.len() {
+        return malformed(format!("{axis} indices are too many for {} dimensions", whole.len()));
+    }
+    Ok(indexed)
+}
+
+/// Lists the places of what is not zero, one list per dimension.
+fn mask_places(mask: &[f64], extents: &[i64]) -> Vec<Vec<i64>> {
+    let set: Vec<i64> = (0..).zip(mask).filter(|(_, flag)| **flag != 0.0).map(|(place, _)| place).collect();
+    let mut within: i64 = extents.iter().product();
+    let mut places = Vec::new();
+    for &extent in extents {
+        let step = within / extent.max(1);
+        places.push(set.iter().map(|place| place % within / step).collect());
+        within = step;
+    }
+    places
+}
+
+fn index_places(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<Places>> {
+    let indexed = resolve_indices(call, x)?;
+    let rank = call.emit.rank(x)?;
     let Some(&(first, _)) = indexed.first() else { return Ok(None) };
     // Indices of several dimensions broadcast to each other.
     let mut shape: Vec<i64> = Vec::new();
@@ -83,12 +118,7 @@ fn index_places(call: &mut Call<'_, '_>, x: ValueId) -> Outcome<Option<Places>> 
 
 pub(super) fn index_tensor(call: &mut Call<'_, '_>) -> Outputs {
     let x = call.tensor_argument("self")?;
-    let given = call.optional_tensors("indices")?;
-    let indexed: Vec<(usize, ValueId)> =
-        given.iter().enumerate().filter_map(|(axis, id)| id.map(|id| (axis, id))).collect();
-    if let [(axis, numbers)] = indexed[..]
-        && !matches!(call.emit.dtype(numbers)?, DType::Bool | DType::U8)
-    {
+    if let [(axis, numbers)] = resolve_indices(call, x)?[..] {
         return push_output(call, Op::Gather(Gather { axis: axis as i64 }), &[x, numbers]);
     }
     let Some(places) = index_places(call, x)? else { return own_output(x) };

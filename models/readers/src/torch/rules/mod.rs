@@ -204,9 +204,11 @@ pub(super) fn is_number(target: &str) -> bool {
 pub(super) fn refusal_reason(operator: &str) -> Option<&'static str> {
     Some(match operator {
         "nonzero" | "unique" | "masked_select" | "unique2" | "_unique2" | "unique_consecutive" | "unique_dim"
-        | "nonzero_numpy" | "argwhere" => "the size of its result depends on the data",
-        "higher_order.while_loop" | "higher_order.map_impl" | "higher_order.scan" => {
-            "which part of the program it runs, or how often, depends on the data"
+        | "nonzero_numpy" | "argwhere" => {
+            "the size of its result depends on the data; `--skip-unsupported` leaves the node out"
+        }
+        "higher_order.map_impl" | "higher_order.scan" => {
+            "this version does not repeat its part; unroll the loop before the export"
         }
         "higher_order.wrap_with_autocast" => {
             "it computes in another precision; export the model after `run_decompositions()`"

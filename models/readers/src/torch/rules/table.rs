@@ -48,6 +48,7 @@ pub(super) const RULES: &[(&str, Rule)] = &[
     ("_reshape_copy", movement::view_as),
     ("_safe_softmax", |call| normalise::softmax(call, false)),
     ("_scaled_dot_product_flash_attention_for_cpu", contraction::attention),
+    ("_shape_as_tensor", create::shape_as_tensor),
     ("_softmax", |call| normalise::softmax(call, false)),
     ("_to_copy", create::convert_tensor),
     ("_transformer_encoder_layer_fwd", encoder::encoder_layer),

@@ -99,6 +99,14 @@ fn known_values_decide_what_is_read() {
 }
 
 #[test]
+fn a_shape_can_be_a_tensor() {
+    let body = "    shape = torch._shape_as_tensor(x)\n    return torch.mul(shape, 3)";
+    let graph = import_bytes(module(body).into(), "x.pt", &shaped(&[("x", &[2, 3])])).unwrap().graph;
+    let x = reference::graph_inputs(&graph, 1).unwrap();
+    assert_eq!(reference::evaluate_graph(&graph, &x).unwrap()[0].to_numbers(), [6.0, 9.0]);
+}
+
+#[test]
 fn inputs_are_given_their_shapes() {
     let sound = module("    return torch.relu(x)");
     let error = |options: &Options| import_bytes(sound.clone().into(), "x.pt", options).unwrap_err().to_string();

@@ -1,0 +1,152 @@
+//! Loops of programs. A graph has none: a loop whose number of turns is known is unrolled. Of others, the operators of one turn can
+//! be listed: they stand in the graph with the node left out.
+
+use super::call::Argument;
+use super::import::{Importer, node_spot, shorten_text};
+use super::memory::Slot;
+use super::schema::{Graph, Node, names_of};
+use crate::{Outcome, Refusal, malformed, unsupported};
+use models::check::GraphLimits;
+use models::error::{Error, Result};
+use models::graph::ValueId;
+use std::collections::HashMap;
+
+/// Turns of all loops of a program that are unrolled.
+const MAX_TURNS: usize = 4096;
+
+/// What goes wrong with a loop: with its node, or with a node of its parts.
+enum Failure {
+    Node(Refusal),
+    Inside(Error),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        Failure::Node(refusal)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Inside(error)
+    }
+}
+
+impl<'a> Importer<'a> {
+    /// Adds the nodes of each turn of a `while_loop`: `condition, body, states…, others… -> states…`
+    pub(super) fn import_loop(&mut self, node: &'a Node) -> Result<()> {
+        let states = match self.unroll_loop(node) {
+            Ok(states) => states,
+            Err(Failure::Node(refusal)) => return self.refuse_node(node, refusal),
+            Err(Failure::Inside(error)) => return Err(error),
+        };
+        let names: Vec<&str> = node.outputs.iter().flat_map(names_of).collect();
+        if names.len() != states.len() {
+            let reason = format!("it carries {} tensors and makes {}", states.len(), names.len());
+            return self.refuse_node(node, Refusal::Malformed(reason));
+        }
+        for (name, id) in names.into_iter().zip(states) {
+            let cell = self.cells.add_cell(Slot::Value(id));
+            self.bind_name(name, cell)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the states after the last turn.
+    fn unroll_loop(&mut self, node: &'a Node) -> Result<Vec<ValueId>, Failure> {
+        let [condition, body] = &node.parts[..] else {
+            return Err(Refusal::Malformed("it has no condition and body".to_owned()).into());
+        };
+        let mut states = self.carried_tensors(node, 2)?;
+        let others = self.carried_tensors(node, 3)?;
+        for turn in 0.. {
+            let prefix = format!("{}{}.{turn}.", self.prefix, shorten_text(&node_spot(node)));
+            let inputs = [&states[..], &others[..]].concat();
+            let goes_on = self.import_part(condition, &inputs, format!("{prefix}condition."))?;
+            let [goes_on] = goes_on[..] else {
+                return Err(Refusal::Malformed("its condition makes no single tensor".to_owned()).into());
+            };
+            match self.emit.known_numbers(goes_on)?.as_deref() {
+                Some([0.0]) => break,
+                Some([_]) => {}
+                Some(_) => return Err(Refusal::Malformed("its condition is no single number".to_owned()).into()),
+                None => return Err(self.list_turn(body, &inputs, prefix)?),
+            }
+            self.turns += 1;
+            if self.turns > MAX_TURNS {
+                let reason = format!("the loops of the program have more than {MAX_TURNS} turns");
+                return Err(Refusal::Unsupported(reason).into());
+            }
+            let made = self.import_part(body, &inputs, prefix)?;
+            let types = |ids: &[ValueId]| ids.iter().map(|&id| self.emit.ty(id)).collect::<Outcome<Vec<_>>>();
+            if types(&made)? != types(&states)? {
+                return Err(Refusal::Malformed("its body changes the types of its states".to_owned()).into());
+            }
+            states = made;
+        }
+        Ok(states)
+    }
+
+    /// Reads the tensors of one argument.
+    fn carried_tensors(&self, node: &'a Node, index: usize) -> Outcome<Vec<ValueId>> {
+        let Some(input) = node.inputs.get(index) else { return malformed(format!("argument {index} is missing")) };
+        match self.parse_argument(&input.arg)? {
+            Argument::Tensors(all) => {
+                all.into_iter().collect::<Option<_>>().map_or_else(|| malformed("a tensor is missing"), Ok)
+            }
+            _ => unsupported("it carries numbers of Python"),
+        }
+    }
+
+    /// Refuses a loop whose turns are not known. On request, the operators of one turn are listed.
+    fn list_turn(&mut self, body: &'a Graph, inputs: &[ValueId], prefix: String) -> Result<Failure, Failure> {
+        let reason = "whether it goes on is computed while the model runs";
+        if !self.options.skip_unsupported {
+            let hint = "`--bind NAME=VALUE` fixes an input that decides it, and `--skip-unsupported` leaves the node out and \
+                        lists the operators of one turn";
+            return Ok(Refusal::Unsupported(format!("{reason}; {hint}")).into());
+        }
+        let made = self.import_part(body, inputs, prefix)?;
+        self.loose_ends.extend(made);
+        Ok(Refusal::Unsupported(format!("{reason}; the operators of one turn are listed")).into())
+    }
+
+    /// Adds the nodes of a part with these inputs, and returns its outputs.
+    fn import_part(&mut self, part: &'a Graph, inputs: &[ValueId], prefix: String) -> Result<Vec<ValueId>, Failure> {
+        let names: Vec<&str> = part.inputs.iter().flat_map(names_of).collect();
+        if names.len() != inputs.len() {
+            let reason = format!("its part has {} inputs, and {} are given", names.len(), inputs.len());
+            return Err(Refusal::Malformed(reason).into());
+        }
+        self.nodes += 1 + part.nodes.len();
+        if self.nodes > GraphLimits::default().nodes {
+            let reason = format!("the turns of its loops have {} nodes up to here, which are too many", self.nodes);
+            return Err(Refusal::Malformed(reason).into());
+        }
+        let graph = std::mem::replace(&mut self.graph, part);
+        let prefix = std::mem::replace(&mut self.prefix, prefix);
+        let names_outside = (std::mem::take(&mut self.cell_of), std::mem::take(&mut self.numbers));
+        let made = self.import_nodes(part, names.into_iter().zip(inputs).collect());
+        (self.graph, self.prefix) = (graph, prefix);
+        (self.cell_of, self.numbers) = names_outside;
+        made
+    }
+
+    fn import_nodes(&mut self, part: &'a Graph, inputs: HashMap<&'a str, &ValueId>) -> Result<Vec<ValueId>, Failure> {
+        for (name, &id) in inputs {
+            let cell = self.cells.add_cell(Slot::Value(id));
+            self.bind_name(name, cell)?;
+        }
+        for node in &part.nodes {
+            self.import_node(node)?;
+        }
+        let outputs = part.outputs.iter().flat_map(names_of).map(|name| {
+            match self.cell_of.get(name).map(|&cell| self.cells.cell_slot(cell)) {
+                Some(Slot::Value(id)) => Ok(id),
+                Some(_) => unsupported("a tensor of its part is left out"),
+                None => malformed(format!("its part does not make `{}`", shorten_text(name))),
+            }
+        });
+        Ok(outputs.collect::<Outcome<_>>()?)
+    }
+}
