@@ -79,8 +79,7 @@ pub struct Watts {
 /// A logarithm with its reaches.
 struct Guess<'a> {
     log: f64,
-    /// Reaches that add up.
-    reaches: [Option<&'a Reaches>; 2],
+    reaches: Option<&'a Reaches>,
     held_out: Option<HeldOut>,
     distance: Distance,
     similar: Option<String>,
@@ -88,8 +87,7 @@ struct Guess<'a> {
 
 impl Guess<'_> {
     fn reach(&self, class: usize, level: usize) -> Option<f64> {
-        let known = self.reaches.iter().flatten().map(|reaches| reaches.reach(class, level));
-        known.reduce(|one, two| one + two)
+        self.reaches.map(|reaches| reaches.reach(class, level))
     }
 }
 
@@ -108,13 +106,7 @@ impl Knowledge {
                 false => (group.at_new_sites.as_ref(), Distance::NewSite),
             };
             let log = self.groups.log(group, kernel, device, framework)?;
-            return Ok(Some(Guess {
-                log,
-                reaches: [reaches, None],
-                held_out: group.held_out,
-                distance,
-                similar: None,
-            }));
+            return Ok(Some(Guess { log, reaches, held_out: group.held_out, distance, similar: None }));
         }
         let is_of_vendor = self.groups.devices.iter().any(|known| known.vendor() == device.vendor());
         let Some(transfer) = self.transfers.get(kernel.operator()).filter(|_| is_of_vendor) else { return Ok(None) };
@@ -123,12 +115,9 @@ impl Knowledge {
         let blend = transfer.blend(is_sibling);
         // Without held-out siblings the errors of strangers bound theirs.
         let reaches = blend.reaches.as_ref().or(transfer.stranger.reaches.as_ref());
-        // A sibling's utilisation has the errors of its own trees, too.
-        let lender = ballot.similar.filter(|_| is_sibling).map(|(_, group)| group);
-        let lent = lender.and_then(|group| group.at_known_sites.as_ref().or(group.at_new_sites.as_ref()));
         Ok(Some(Guess {
             log,
-            reaches: [reaches, lent],
+            reaches,
             held_out: blend.held_out,
             distance: if is_sibling { Distance::SiblingDevice } else { Distance::NewGeneration },
             similar: ballot.similar.map(|(similar, _)| similar.name.clone()),

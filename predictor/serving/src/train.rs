@@ -268,6 +268,7 @@ fn fit_transfer(
         let facts = facts.ok_or_else(|| Error::Data(format!("no facts of {device}")))?;
         let relatives: Vec<&str> =
             groups.devices.iter().filter(|known| known.is_sibling(facts)).map(|known| known.name.as_str()).collect();
+        let generation = groups.devices.iter().position(|known| known.is_sibling(facts)).unwrap_or(number);
         // Held out with its siblings, a device shows what other generations say of it.
         let mut strange = groups.clone();
         strange.devices.retain(|known| !known.is_sibling(facts));
@@ -283,7 +284,8 @@ fn fit_transfer(
                     let reference = features(&row.kernel, facts, 0.0)?.reference_seconds;
                     let Some(measured) = target.log(row, reference) else { continue };
                     let ballot = votes(groups, &trees, &overheads, &row.kernel, facts)?;
-                    let trial = Trial { device: number, votes: ballot.votes, class: ballot.class, measured };
+                    let (votes, class) = (ballot.votes, ballot.class);
+                    let trial = Trial { device: number, generation, votes, class, measured };
                     match (is_whole, ballot.is_sibling(facts)) {
                         (true, true) => siblings.push(trial),
                         (true, false) => {}
@@ -295,6 +297,6 @@ fn fit_transfer(
     }
     let (trees, overheads) = shared_trees(all, target, parts, &[], options)?;
     let stranger = Blend::fit(&strangers, [0.5, 0.0, 0.25, 0.25]);
-    let sibling = Blend::fit(&siblings, [0.0, 0.5, 0.5, 0.0]).holding_for_each(&siblings);
+    let sibling = Blend::fit(&siblings, [0.0, 0.5, 0.5, 0.0]);
     Ok(Transfer { trees, overheads, sibling, stranger })
 }

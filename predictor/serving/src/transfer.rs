@@ -1,7 +1,7 @@
 //! Devices that were not learned: utilisation of the most similar learned device, trees over device facts, and the
 //! calibrated bound, blended by what was best for devices that were held out.
 
-use crate::calibration::{Reaches, size_class};
+use crate::calibration::{DeviceError, Reaches, size_class};
 use crate::device::GpuFacts;
 use crate::error::Result;
 use crate::features::{Features, features};
@@ -177,6 +177,8 @@ impl Transfer {
 pub struct Trial {
     /// Number of the held-out device.
     pub device: usize,
+    /// Number of the device's generation.
+    pub generation: usize,
     /// The votes.
     pub votes: Votes,
     /// Class of size.
@@ -201,24 +203,13 @@ impl Blend {
             by_device.values().map(|(sum, count)| sum / count).sum::<f64>()
         };
         let weights = simplex().into_iter().min_by(|one, two| loss(one).total_cmp(&loss(two))).unwrap_or(default);
-        let errors: Vec<(usize, f64)> =
-            trials.iter().map(|trial| (trial.class, blended(&weights, &trial.votes) - trial.measured)).collect();
-        let held_out = HeldOut::of(errors.iter().map(|(_, error)| *error));
-        Blend { weights, reaches: Reaches::fit(&errors), held_out }
-    }
-
-    /// Widens the reaches to what held for each of the held-out devices, of which there are few.
-    pub fn holding_for_each(mut self, trials: &[Trial]) -> Blend {
-        let mut by_device: BTreeMap<usize, Vec<(usize, f64)>> = BTreeMap::new();
-        for trial in trials {
-            let error = blended(&self.weights, &trial.votes) - trial.measured;
-            by_device.entry(trial.device).or_default().push((trial.class, error));
-        }
-        for errors in by_device.values() {
-            let own = Reaches::fit(errors);
-            self.reaches = self.reaches.zip(own).map(|(all, own)| all.or_larger(&own));
-        }
-        self
+        let error = |trial: &Trial| {
+            let &Trial { device, generation, class, .. } = trial;
+            DeviceError { device, generation, class, error: blended(&weights, &trial.votes) - trial.measured }
+        };
+        let errors: Vec<DeviceError> = trials.iter().map(error).collect();
+        let held_out = HeldOut::of(errors.iter().map(|one| one.error));
+        Blend { weights, reaches: Reaches::of_devices(&errors), held_out }
     }
 }
 
@@ -259,7 +250,7 @@ mod tests {
         let trial = |device: usize, step: usize| {
             let truth = step as f64 / 10.0;
             let votes = [Some(truth + 0.3), Some(truth), Some(truth - 0.5), Some(0.0)];
-            Trial { device, votes, class: 0, measured: truth }
+            Trial { device, generation: device, votes, class: 0, measured: truth }
         };
         let trials: Vec<Trial> = (0..3).flat_map(|device| (0..50).map(move |step| trial(device, step))).collect();
         let blend = Blend::fit(&trials, [1.0, 0.0, 0.0, 0.0]);
