@@ -1,19 +1,14 @@
-//! Corrections of an operator on a device by a few of its measurements.
+//! Corrections of an operator and number format on a device by a few of its measurements.
 
 use crate::device::GpuFacts;
 use crate::error::Result;
 use crate::features::features;
 use crate::kernel::Kernel;
 use crate::learned::Knowledge;
-use crate::scheme::Scheme;
 use learn::gaussian_process::{self, Correction, Input};
-use models::Choice;
 use std::f32::consts::LN_2;
 
-/// Distance in doublings between kernels of different number formats.
-const FORMAT_DISTANCE: f32 = 3.0;
-
-/// What a few measurements say of one operator on one device.
+/// What a few measurements say of one operator and format on one device.
 #[derive(Clone, Debug)]
 pub struct Adaptation {
     correction: Correction,
@@ -22,17 +17,12 @@ pub struct Adaptation {
 /// Returns a kernel as the process sees it: sizes in doublings, and how the votes differ from their blend.
 fn input(knowledge: &Knowledge, kernel: &Kernel, device: &GpuFacts) -> Result<Option<(f64, Input)>> {
     let Some((log, votes)) = knowledge.blended(kernel, device)? else { return Ok(None) };
-    let values = features(kernel, device, 0.0)?.values;
-    // Time of products, time of memory, bound plus overhead, and bytes over the shared cache.
-    let mut sizes: Vec<f32> = [1, 2, 4, 5].iter().map(|place| values[*place] / LN_2).collect();
-    sizes.push(FORMAT_DISTANCE * (kernel.products().bytes() * 2.0).log2() as f32);
-    let formats = Scheme::ALL.iter().map(|one| one.name() == kernel.format());
-    sizes.extend(formats.map(|is_own| if is_own { FORMAT_DISTANCE } else { 0.0 }));
+    let sizes = features(kernel, device, 0.0)?.similarity(kernel).into_iter().map(|size| size / LN_2).collect();
     let deviations = votes.iter().map(|vote| vote.map_or(0.0, |vote| (vote - log) as f32)).collect();
     Ok(Some((log, Input { sizes, deviations, leaves: Vec::new() })))
 }
 
-/// Selects the kernels of one operator that are worth measuring first on a device.
+/// Selects the kernels of one operator and format that are worth measuring first on a device.
 pub fn choose(knowledge: &Knowledge, kernels: &[Kernel], device: &GpuFacts, count: usize) -> Result<Vec<usize>> {
     let inputs = kernels.iter().map(|kernel| input(knowledge, kernel, device)).collect::<Result<Option<Vec<_>>>>()?;
     let inputs: Vec<Input> = inputs.unwrap_or_default().into_iter().map(|(_, input)| input).collect();
@@ -40,7 +30,7 @@ pub fn choose(knowledge: &Knowledge, kernels: &[Kernel], device: &GpuFacts, coun
 }
 
 impl Adaptation {
-    /// Fits the correction of one operator to measured kernels and their seconds; None where nothing was learned of it.
+    /// Fits the correction of one operator and format to measured kernels and their seconds; None where nothing was learned of it.
     pub fn fit(knowledge: &Knowledge, measured: &[(Kernel, f64)], device: &GpuFacts) -> Result<Option<Adaptation>> {
         let (mut inputs, mut residuals) = (Vec::new(), Vec::new());
         for (kernel, seconds) in measured {

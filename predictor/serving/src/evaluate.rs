@@ -235,13 +235,15 @@ fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> 
         };
         let plain = PlainTrees::fit(&train, options)?;
         let test = part(all, is_test);
-        let adapted = adapt(&test, &learned, options)?;
+        // Other devices are asked for the usual framework.
+        let is_usual = |row: &Measurement| {
+            let key = GroupKey::of(&row.kernel, test.devices[usize::from(row.device)]);
+            times.by_key.get(&key).is_some_and(|group| times.usual_framework(group) == row.framework)
+        };
+        let adapted = adapt(&test, &learned, options, is_usual)?;
         for place in scored_rows(&test, options.seed) {
             let row = &test.rows[place];
-            // Other devices are asked for the usual framework.
-            let key = GroupKey::of(&row.kernel, test.devices[usize::from(row.device)]);
-            let usual = times.by_key.get(&key).map(|group| times.usual_framework(group));
-            if usual == Some(row.framework) || row.power.is_some() {
+            if is_usual(row) || row.power.is_some() {
                 let nearest = measured.nearest(all, row, &out);
                 score(&test, row, &learned, &plain, nearest, &mut scored)?;
                 if let Some(last) = scored.last_mut().filter(|_| row.power.is_none()) {
@@ -253,32 +255,45 @@ fn hold_out_devices(all: &Measurements, plan: &Plan, options: &TrainOptions) -> 
     Ok(scored)
 }
 
-/// Numbers of chosen rows that are measured of a held-out device, with the names of the methods.
+/// Numbers of chosen rows of each format that are measured of a held-out device, with the names of the methods.
 const SHOTS: [(usize, &str); 3] = [(10, "10 chosen"), (50, "50 chosen"), (200, "200 chosen")];
-/// Rows of an operator and device that the chosen ones are among.
+/// Rows of an operator, format and device that the chosen ones are among.
 const CANDIDATES: usize = 1000;
 
-/// Corrections of held-out devices by chosen rows, by operator, device and number of rows.
-struct Adapted {
-    corrections: BTreeMap<(&'static str, u16), Vec<(&'static str, Adaptation)>>,
-    /// Shapes that were measured, which are not scored.
-    measured: BTreeSet<(u16, u64)>,
+/// Operator, number format and device that chosen rows correct.
+type Part = (&'static str, &'static str, u16);
+
+fn part_of(row: &Measurement) -> Part {
+    (row.kernel.operator(), row.kernel.format(), row.device)
 }
 
-fn adapt(test: &Measurements, learned: &Learned, options: &TrainOptions) -> Result<Adapted> {
-    let mut parts: BTreeMap<(&'static str, u16), Vec<usize>> = BTreeMap::new();
-    for (place, row) in test.rows.iter().enumerate().filter(|(_, row)| row.power.is_none()) {
-        parts.entry((row.kernel.operator(), row.device)).or_default().push(place);
+/// Corrections of held-out devices by chosen rows, by number of rows.
+struct Adapted {
+    corrections: BTreeMap<Part, Vec<(&'static str, Adaptation)>>,
+    /// Shapes that were measured, which are not scored.
+    measured: BTreeSet<(Part, u64)>,
+}
+
+/// Corrects by chosen rows of the usual framework, which other devices are asked for.
+fn adapt(
+    test: &Measurements,
+    learned: &Learned,
+    options: &TrainOptions,
+    is_usual: impl Fn(&Measurement) -> bool,
+) -> Result<Adapted> {
+    let mut parts: BTreeMap<Part, Vec<usize>> = BTreeMap::new();
+    for (place, row) in test.rows.iter().enumerate().filter(|(_, row)| row.power.is_none() && is_usual(row)) {
+        parts.entry(part_of(row)).or_default().push(place);
     }
     let mut adapted = Adapted { corrections: BTreeMap::new(), measured: BTreeSet::new() };
     for (part, rows) in parts {
-        let device = test.devices[usize::from(part.1)];
+        let device = test.devices[usize::from(part.2)];
         let pool = sampled(test, rows, CANDIDATES, options.seed + 5);
         let kernels: Vec<Kernel> = pool.iter().map(|place| test.rows[*place].kernel).collect();
         let chosen = choose(&learned.times, &kernels, device, SHOTS[2].0)?;
         let rows: Vec<(Kernel, f64)> =
             chosen.iter().map(|place| (kernels[*place], test.rows[pool[*place]].seconds)).collect();
-        adapted.measured.extend(rows.iter().map(|(kernel, _)| (part.1, shape(kernel))));
+        adapted.measured.extend(rows.iter().map(|(kernel, _)| (part, shape(kernel))));
         let fit = |(count, name): (usize, &'static str)| {
             let some = &rows[..count.min(rows.len())];
             Ok(Adaptation::fit(&learned.times, some, device)?.map(|fitted| (name, fitted)))
@@ -291,8 +306,8 @@ fn adapt(test: &Measurements, learned: &Learned, options: &TrainOptions) -> Resu
 
 impl Adapted {
     fn errors(&self, test: &Measurements, row: &Measurement, learned: &Learned) -> Result<Vec<(&'static str, f64)>> {
-        let corrections = self.corrections.get(&(row.kernel.operator(), row.device));
-        if self.measured.contains(&(row.device, shape(&row.kernel))) {
+        let corrections = self.corrections.get(&part_of(row));
+        if self.measured.contains(&(part_of(row), shape(&row.kernel))) {
             return Ok(Vec::new());
         }
         let mut errors = Vec::new();

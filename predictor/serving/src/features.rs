@@ -26,6 +26,27 @@ pub struct Features {
     pub compute_seconds: f64,
 }
 
+/// Features of every operator, before those of its sizes.
+const COMMON: usize = 13;
+
+impl Features {
+    /// Returns the features by which kernels of one operator and format are similar: the times of products and memory,
+    /// the bound plus overhead, the share of the shared cache, and the sizes.
+    pub fn similarity(&self, kernel: &Kernel) -> Vec<f32> {
+        let sizes: &[usize] = match kernel {
+            Kernel::Gemm(_) => &[0, 1, 2],
+            Kernel::Prefill(_) => &[0, 1, 2, 6, 7, 8],
+            Kernel::Decode(_) => &[0, 1, 2, 6, 7],
+            Kernel::Experts(_) => &[0, 1, 2, 3, 4, 5, 6],
+        };
+        [1, 2, 4, 5]
+            .into_iter()
+            .chain(sizes.iter().map(|place| COMMON + place))
+            .map(|place| self.values[place])
+            .collect()
+    }
+}
+
 /// Bytes per second that one unit reads from the shared cache.
 const CACHE_BYTES_PER_UNIT: f64 = 40e9;
 /// Bytes over the size of the shared cache up to which all, and from which none, are read from there.
