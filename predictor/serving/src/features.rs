@@ -28,8 +28,16 @@ pub struct Features {
 
 /// Features of every operator, before those of its sizes.
 const COMMON: usize = 13;
+/// Features that describe the device alone.
+const OF_DEVICE: std::ops::Range<usize> = 7..COMMON;
 
 impl Features {
+    /// Returns the features without those of the device alone: few devices are measured, and what trees tell of them by
+    /// such features does not hold for others.
+    pub fn shared(&self) -> Vec<f32> {
+        [&self.values[..OF_DEVICE.start], &self.values[OF_DEVICE.end..]].concat()
+    }
+
     /// Returns the features by which kernels of one operator and format are similar: the times of products and memory,
     /// the bound plus overhead, the share of the shared cache, and the sizes.
     pub fn similarity(&self, kernel: &Kernel) -> Vec<f32> {

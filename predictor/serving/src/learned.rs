@@ -108,8 +108,7 @@ impl Knowledge {
             let log = self.groups.log(group, kernel, device, framework)?;
             return Ok(Some(Guess { log, reaches, held_out: group.held_out, distance, similar: None }));
         }
-        let is_of_vendor = self.groups.devices.iter().any(|known| known.vendor() == device.vendor());
-        let Some(transfer) = self.transfers.get(kernel.operator()).filter(|_| is_of_vendor) else { return Ok(None) };
+        let Some(transfer) = self.transfers.get(kernel.operator()) else { return Ok(None) };
         let (log, ballot) = transfer.log(&self.groups, kernel, device)?;
         let is_sibling = ballot.is_sibling(device);
         let blend = transfer.blend(is_sibling);

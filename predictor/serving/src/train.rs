@@ -9,7 +9,7 @@ use crate::learned::{Knowledge, Learned};
 use crate::measurements::{Measurement, Measurements};
 use crate::packed::PackedTrees;
 use crate::times::LAUNCH_SECONDS;
-use crate::transfer::{Blend, Overhead, Transfer, Trial, votes};
+use crate::transfer::{Blend, Overhead, SIBLING_WEIGHTS, STRANGER_WEIGHTS, Transfer, Trial, votes};
 use learn::boosted::{self, BoostingParameters};
 use learn::trees::Trees;
 use samples::features::Matrix;
@@ -114,7 +114,7 @@ pub fn fit_groups(all: &Measurements, target: Target, options: &TrainOptions) ->
     Ok(groups)
 }
 
-/// The matrix and labels of rows. `is_shared` leaves the framework out, for trees that serve other devices.
+/// The matrix and labels of rows. `is_shared` leaves the framework and the device out, for trees that serve other devices.
 struct Examples {
     matrix: Matrix,
     labels: Vec<f32>,
@@ -130,8 +130,9 @@ fn examples(all: &Measurements, rows: &[usize], target: Target, is_shared: bool)
         let label = target.log(row, facts.reference_seconds);
         labels.push(label.ok_or_else(|| Error::Data("a row without power".to_owned()))? as f32);
         classes.push(size_class(facts.reference_seconds));
-        columns = facts.values.len();
-        values.extend(facts.values);
+        let own = if is_shared { facts.shared() } else { facts.values };
+        columns = own.len();
+        values.extend(own);
     }
     Ok(Examples { matrix: Matrix::of(columns, values), labels, classes })
 }
@@ -296,7 +297,7 @@ fn fit_transfer(
         }
     }
     let (trees, overheads) = shared_trees(all, target, parts, &[], options)?;
-    let stranger = Blend::fit(&strangers, [0.5, 0.0, 0.25, 0.25]);
-    let sibling = Blend::fit(&siblings, [0.0, 0.5, 0.5, 0.0]);
+    let stranger = Blend::fit(&strangers, STRANGER_WEIGHTS);
+    let sibling = Blend::fit(&siblings, SIBLING_WEIGHTS);
     Ok(Transfer { trees, overheads, sibling, stranger })
 }

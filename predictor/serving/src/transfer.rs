@@ -1,5 +1,5 @@
-//! Devices that were not learned: utilisation of the most similar learned device, trees over device facts, and the
-//! calibrated bound, blended by what was best for devices that were held out.
+//! Devices that were not learned: utilisation of the most similar learned device, trees of all devices, and the
+//! calibrated bound.
 
 use crate::calibration::{DeviceError, Reaches, size_class};
 use crate::device::GpuFacts;
@@ -13,11 +13,16 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// Ways to predict an unseen device.
-pub const VOTES: usize = 4;
+pub const VOTES: usize = 3;
 
-/// Logarithms by way: trees over facts, the similar device's time scaled by the bounds, that device's utilisation times
-/// the ratio that trees predict between both devices, and the bound plus the operator's overhead.
+/// Logarithms by way: trees of all devices, the similar device's time scaled by the bounds, and the bound plus the
+/// operator's overhead.
 pub type Votes = [Option<f64>; VOTES];
+
+/// Weights of the votes on a device of a learned generation: its sibling alone.
+pub const SIBLING_WEIGHTS: [f64; VOTES] = [0.0, 1.0, 0.0];
+/// Weights of the votes on other devices. Weights that were fitted to the few devices that can be held out did worse.
+pub const STRANGER_WEIGHTS: [f64; VOTES] = [1.0, 1.0, 1.0];
 
 /// What carries over to devices that were not learned, for one operator.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -85,27 +90,29 @@ pub fn votes<'a>(
 ) -> Result<Ballot<'a>> {
     let own = features(kernel, device, 0.0)?;
     let class = size_class(own.reference_seconds);
-    let by_trees = predict(trees, &own.values)?;
+    let by_trees = predict(trees, &own.shared())?;
     let overhead = overheads.get(kernel.format()).or_else(|| overheads.get(""));
     let bound = own.warm_seconds - LAUNCH_SECONDS;
     let by_bound = overhead.map(|of| ((of.slope * bound + of.seconds) / own.reference_seconds).ln());
-    let mut votes = [Some(by_trees), None, None, by_bound];
+    let mut votes = [Some(by_trees), None, by_bound];
     let nearest = groups
         .others(kernel, device)
         .into_iter()
         .min_by(|(one, _), (two, _)| distance(one, device, kernel).total_cmp(&distance(two, device, kernel)));
     if let Some((similar, group)) = nearest {
         let lent = groups.log(group, kernel, similar, None)?;
-        let theirs = features(kernel, similar, 0.0)?;
-        let seconds = scaled(
-            theirs.reference_seconds * lent.exp(),
-            theirs.warm_seconds,
-            lent_bound(&own, &theirs, device, similar),
-        );
-        votes[1] = Some((seconds / own.reference_seconds).ln());
-        votes[2] = Some(lent + by_trees - predict(trees, &theirs.values)?);
+        // Power has no bound by which it scales: the share of the limit carries over.
+        votes[1] = Some(if overheads.is_empty() { lent } else { scaled_log(lent, &own, kernel, device, similar)? });
     }
     Ok(Ballot { votes, similar: nearest, class })
+}
+
+/// Returns the logarithm of a similar device as that of a device whose features are its own.
+fn scaled_log(lent: f64, own: &Features, kernel: &Kernel, device: &GpuFacts, similar: &GpuFacts) -> Result<f64> {
+    let theirs = features(kernel, similar, 0.0)?;
+    let seconds = theirs.reference_seconds * lent.exp();
+    let scaled = scaled(seconds, theirs.warm_seconds, lent_bound(own, &theirs, device, similar));
+    Ok((scaled / own.reference_seconds).ln())
 }
 
 /// Returns the bound of a device on the scale of a similar one. Nominal peaks of siblings differ by clocks, which power
@@ -188,21 +195,8 @@ pub struct Trial {
 }
 
 impl Blend {
-    /// Chooses the weights with the least mean error over held-out devices, each counted alike.
-    pub fn fit(trials: &[Trial], default: [f64; VOTES]) -> Blend {
-        if trials.is_empty() {
-            return Blend { weights: default, reaches: None, held_out: None };
-        }
-        let loss = |weights: &[f64; VOTES]| {
-            let mut by_device = BTreeMap::<usize, (f64, f64)>::new();
-            for trial in trials {
-                let sum = by_device.entry(trial.device).or_default();
-                sum.0 += (blended(weights, &trial.votes) - trial.measured).abs();
-                sum.1 += 1.0;
-            }
-            by_device.values().map(|(sum, count)| sum / count).sum::<f64>()
-        };
-        let weights = simplex().into_iter().min_by(|one, two| loss(one).total_cmp(&loss(two))).unwrap_or(default);
+    /// Learns the errors that weights had on held-out devices.
+    pub fn fit(trials: &[Trial], weights: [f64; VOTES]) -> Blend {
         let error = |trial: &Trial| {
             let &Trial { device, generation, class, .. } = trial;
             DeviceError { device, generation, class, error: blended(&weights, &trial.votes) - trial.measured }
@@ -211,19 +205,6 @@ impl Blend {
         let held_out = HeldOut::of(errors.iter().map(|one| one.error));
         Blend { weights, reaches: Reaches::of_devices(&errors), held_out }
     }
-}
-
-/// Weights in quarters that sum to 1.
-fn simplex() -> Vec<[f64; VOTES]> {
-    let mut all = Vec::new();
-    for one in 0..=4u8 {
-        for two in 0..=4 - one {
-            for three in 0..=4 - one - two {
-                all.push([one, two, three, 4 - one - two - three].map(|part| f64::from(part) / 4.0));
-            }
-        }
-    }
-    all
 }
 
 #[cfg(test)]
@@ -246,16 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn the_blend_follows_the_vote_that_was_right() {
-        let trial = |device: usize, step: usize| {
-            let truth = step as f64 / 10.0;
-            let votes = [Some(truth + 0.3), Some(truth), Some(truth - 0.5), Some(0.0)];
-            Trial { device, generation: device, votes, class: 0, measured: truth }
-        };
-        let trials: Vec<Trial> = (0..3).flat_map(|device| (0..50).map(move |step| trial(device, step))).collect();
-        let blend = Blend::fit(&trials, [1.0, 0.0, 0.0, 0.0]);
-        assert_eq!(blend.weights, [0.0, 1.0, 0.0, 0.0]);
+    fn votes_that_are_absent_do_not_count() {
+        let all = [Some(2.0), None, Some(4.0)];
+        assert_eq!(blended(&STRANGER_WEIGHTS, &all), 3.0);
+        // Without a sibling's vote, the others count alike.
+        assert_eq!(blended(&SIBLING_WEIGHTS, &all), 3.0);
+        assert_eq!(blended(&SIBLING_WEIGHTS, &[Some(2.0), Some(5.0), Some(4.0)]), 5.0);
+        let trial = |device: usize| Trial { device, generation: device, votes: all, class: 0, measured: 3.0 };
+        let blend = Blend::fit(&[trial(0), trial(1)], STRANGER_WEIGHTS);
         assert_eq!(blend.held_out.map(|held_out| held_out.mape), Some(0.0));
-        assert_eq!(blended(&blend.weights, &[Some(2.0), None, None, Some(4.0)]), 3.0);
     }
 }
