@@ -88,7 +88,7 @@ pub fn answer(learned: &Learned, kernel: &Kernel, device: &GpuFacts, power_limit
         let slow = |watts: f64| ((watts - idle) / (limit - idle)).max(1.0).powf(1.0 / POWER_PER_CLOCK);
         let (least, most) = (slow(watts.low), slow(watts.high));
         slow_down = slow(watts.watts);
-        *watts = Watts { watts: watts.watts.min(limit), low: watts.low.min(limit), high: watts.high.min(limit) };
+        *watts = watts.up_to(limit);
         answer.time.seconds *= slow_down;
         answer.time.low *= least;
         answer.time.high *= most;

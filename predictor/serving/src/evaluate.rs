@@ -344,7 +344,8 @@ fn score(
                 errors: vec![("ours", log)],
                 intervals,
             };
-            scored.push(one("power", log, vec![]));
+            let share = |(low, high): (f64, f64)| (low * scale / watts, high * scale / watts);
+            scored.push(one("power", log, power.intervals.map(share).to_vec()));
             scored.push(one("energy", log + error(answer.time.seconds), Vec::new()));
         }
         return Ok(());

@@ -74,6 +74,18 @@ pub struct Watts {
     pub low: f64,
     /// Upper end of the interval.
     pub high: f64,
+    /// Lower and upper ends at 50, 80, 90 and 95 %.
+    #[serde(skip)]
+    pub intervals: [(f64, f64); LEVELS.len()],
+}
+
+impl Watts {
+    /// Returns the power of a device that is limited to some watts.
+    pub fn up_to(self, limit: f64) -> Watts {
+        let Watts { watts, low, high, intervals } = self;
+        let intervals = intervals.map(|(low, high)| (low.min(limit), high.min(limit)));
+        Watts { watts: watts.min(limit), low: low.min(limit), high: high.min(limit), intervals }
+    }
 }
 
 /// A logarithm with its reaches.
@@ -163,10 +175,14 @@ impl Learned {
     pub fn watts(&self, kernel: &Kernel, device: &GpuFacts, framework: Option<u16>) -> Result<Option<Watts>> {
         let Some(guess) = self.power.guess(kernel, device, framework)? else { return Ok(None) };
         let class = size_class(features(kernel, device, 0.0)?.reference_seconds);
-        let reach = guess.reach(class, USUAL).unwrap_or(0.5);
         let limit = device.power_limit_w;
         let watts = limit * guess.log.exp().min(1.0);
-        Ok(Some(Watts { watts, low: watts * (-reach).exp(), high: (watts * reach.exp()).min(limit) }))
+        let intervals = std::array::from_fn(|level| {
+            let reach = guess.reach(class, level).unwrap_or(0.5);
+            (watts * (-reach).exp(), watts * reach.exp())
+        });
+        let (low, high) = intervals[USUAL];
+        Ok(Some(Watts { watts, low, high, intervals }.up_to(limit)))
     }
 }
 
